@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Counters. Each channel has its own cache-aligned block, written only by the thread that uses the channel.
+ * Readers add the blocks up; they may lag, never tear: every counter is one aligned 64-bit word. */
+#ifndef FY_BASE_STATS_H
+#define FY_BASE_STATS_H
+
+#include <stdint.h>
+
+struct fy_counters {
+    uint64_t puts, gets, atomics, signals;
+    uint64_t bytes_put, bytes_got;
+    uint64_t fences, fenced_operations, drains;
+    uint64_t quiets, again;
+} __attribute__((aligned(64)));
+
+/* The only writer adds; a plain load and a relaxed store, no locked instruction. */
+static inline void fy_count(uint64_t *counter, uint64_t n)
+{
+    __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+#endif

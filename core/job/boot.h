@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Bootstrap: brings the PEs of a job together, exchanges bytes, watches who lives, carries control messages.
+ * One control thread per PE owns all sockets; the functions below are for the setup thread, unless said. */
+#ifndef FY_JOB_BOOT_H
+#define FY_JOB_BOOT_H
+
+#include "../base/log.h"
+#include <ferry/ferry.h>
+
+struct fy_boot;
+
+/* Called from the control thread; must not block. */
+struct fy_boot_events {
+    void *arg;
+    /* Once per dead PE; `why` is in words ("connection lost", "no sign of life for 10 s"). */
+    void (*dead)(void *arg, uint32_t pe, const char *why);
+    void (*aborted)(void *arg, uint32_t by, int code);
+    /* Serves fy_boot_call of a peer: writes at most `capacity` bytes of reply. */
+    int (*serve)(void *arg, uint32_t from, uint32_t type, const void *request, size_t size, void *reply, size_t capacity,
+                 size_t *reply_size);
+};
+
+#define FY_BOOT_MESSAGE_MAX 4096u /* request or reply of fy_boot_call */
+
+struct fy_boot_config {
+    const struct fy_log *log;
+    uint32_t rank, n_pes;
+    const ferry_uniqueid_t *id;                     /* or */
+    const ferry_bootstrap_functions_t *functions;   /* these; n_pes 1 needs neither */
+    const char *interface_;                         /* FERRY_INTERFACE */
+    double timeout;                                 /* FERRY_TIMEOUT, seconds */
+    double peer_timeout;                            /* FERRY_PEER_TIMEOUT; 0: no verdicts */
+    struct fy_boot_events events;
+};
+
+/* Collective. On return all control threads are up and the tree is connected. FERRY_ERR_BOOTSTRAP or FERRY_ERR_TIMEOUT with the
+ * missing PEs in the message; FERRY_ERR_MISMATCH when rank, size, id or version disagree. */
+int fy_boot_start(const struct fy_boot_config *config, struct fy_boot **boot, struct ferry_error *error);
+/* Collective. `step` is for messages ("exchange of endpoints"). Bounded by timeout seconds (0: by nothing but deaths): then the record
+ * names the missing PEs. Ends with FERRY_ERR_PEER when a PE died. length may differ from step to step, not between PEs. */
+int fy_boot_allgather(struct fy_boot *boot, const void *mine, void *all, size_t length, const char *step, double timeout,
+                      struct ferry_error *error);
+int fy_boot_barrier(struct fy_boot *boot, const char *step, double timeout, struct ferry_error *error);
+/* A request to one PE, served by its control thread while it computes. Any thread but the control thread; several at once. */
+int fy_boot_call(struct fy_boot *boot, uint32_t pe, uint32_t type, const void *request, size_t size, void *reply,
+                 size_t capacity, size_t *reply_size, double timeout, struct ferry_error *error);
+/* Has the control thread call fn(arg) while fd is readable. Any thread but the control thread. */
+int fy_boot_watch(struct fy_boot *boot, int fd, void (*fn)(void *arg), void *arg);
+/* On return fn is not running and will not run. */
+void fy_boot_unwatch(struct fy_boot *boot, int fd);
+/* Tells everybody. Any thread. */
+void fy_boot_abort(struct fy_boot *boot, int code);
+/* 32 bytes and a number that all PEs of the job share and nobody else knows. */
+void fy_boot_secret(const struct fy_boot *boot, uint8_t secret[FERRY_SECRET_BYTES], uint64_t *job_id);
+/* Says goodbye (so that peers do not take the closing for a death), ends the control thread, closes all sockets. */
+void fy_boot_close(struct fy_boot *boot);
+
+/* ferry_uniqueid_create: makes id, and the thread that serves the meeting. */
+int fy_meeting_create(const char *interface_, double timeout, ferry_uniqueid_t *id, struct ferry_error *error);
+
+#endif

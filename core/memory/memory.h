@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The symmetric heap: reserved address space, chunks backed and registered on demand, allocator, peers' keys.
+ * Collective calls come from one setup thread per PE; the tables it publishes are read by every channel. */
+#ifndef FY_MEMORY_MEMORY_H
+#define FY_MEMORY_MEMORY_H
+
+#include "../base/log.h"
+#include "../route/route.h"
+#include <stdatomic.h>
+
+#define FY_SEGMENTS_MAX 4096u
+
+/* A segment of one peer, ready for use. Found through fy_segment.targets[pe]; a peer that was not contacted shares
+ * fy_target_none, whose length 0 sends every operation to the slow path: no pointer is tested. */
+struct fy_target {
+    size_t length; /* bytes covered */
+    const struct ferry_rkey *key;
+    void *map;     /* where this process can load and store it, or NULL */
+};
+extern const struct fy_target fy_target_none;
+
+/* One chunk of the heap, registered with every transport. */
+struct fy_segment {
+    uint32_t index;
+    uint64_t start; /* offset in the heap */
+    size_t length;
+    char *address;
+    struct ferry_region **regions;   /* per transport of the heap */
+    void *blobs;                     /* per (peer): keys as received, sealed; layout private to memory/ */
+    _Atomic(const struct fy_target *) *targets; /* per peer */
+};
+
+/* Calls to the layer above (job): collective exchange among all PEs with a deadline; choice of transport per peer. */
+struct fy_memory_up {
+    void *arg;
+    int (*allgather)(void *arg, const void *mine, void *all, size_t length, const char *step, struct ferry_error *error);
+    /* index into transports[] of the one that carries puts and gets to `pe`; negative status if none */
+    int (*transport_of)(void *arg, uint32_t pe);
+};
+
+struct fy_heap_config {
+    const struct fy_log *log;
+    uint32_t my_pe, n_pes, local_pes; /* local_pes: PEs of this job on this host */
+    size_t reserve, chunk;
+    struct fy_transport *const *transports;
+    size_t n_transports;
+    struct fy_memory_up up;
+    double timeout; /* seconds, for import_key */
+};
+
+/* Granules: the heap is divided in pieces of 1 << FY_GRANULE_SHIFT bytes; a segment is a whole number of them. */
+#define FY_GRANULE_SHIFT 21
+
+struct fy_heap {
+    struct fy_heap_config config;
+    char *base;                      /* start of the reservation */
+    _Atomic uint64_t backed;         /* bytes from base that are backed: offsets below are valid */
+    _Atomic(struct fy_segment *) *granules; /* segment by offset >> FY_GRANULE_SHIFT, for offsets < backed */
+    struct fy_segment *segments[FY_SEGMENTS_MAX];
+    uint32_t n_segments;
+    void *allocator;                 /* private to memory/ */
+};
+
+/* Reserves. FERRY_ERR_CONFIG with the numbers if the address space cannot be had. */
+int fy_heap_create(const struct fy_heap_config *config, struct fy_heap **heap, struct ferry_error *error);
+void fy_heap_destroy(struct fy_heap *heap);
+/* Collective. All PEs must pass the same kind, size and alignment: FERRY_ERR_MISMATCH names both sides else. Grows the heap when
+ * needed: FERRY_ERR_NOMEM with the numbers (asked, MemAvailable, cgroup limit, memlock) on every PE if any PE cannot.
+ * *address set on success. */
+int fy_heap_alloc(struct fy_heap *heap, size_t size, size_t alignment, void **address, struct ferry_error *error);
+/* Collective. FERRY_ERR_ARG for an address that is no allocation. */
+int fy_heap_free(struct fy_heap *heap, void *address, struct ferry_error *error);
+/* Slow path of the data path: imports the key of (segment, pe) and publishes the target. Any channel thread; takes a lock. */
+int fy_heap_resolve(struct fy_heap *heap, struct fy_segment *segment, uint32_t pe, const struct fy_target **target,
+                    struct ferry_error *error);
+/* Forgets a dead peer's targets is not done: they stay until destroy, since other threads may be using them. */
+
+/* Buffers of the user, registered locally. */
+struct ferry_buffer {
+    struct fy_heap *heap;
+    void *owner; /* the job */
+    char *address;
+    size_t length;
+    struct ferry_region **regions; /* per transport */
+    struct ferry_buffer *next;
+};
+int fy_buffer_register(struct fy_heap *heap, void *address, size_t length, struct ferry_buffer **buffer,
+                       struct ferry_error *error);
+int fy_buffer_deregister(struct ferry_buffer *buffer);
+/* Region of transport `t` that covers [address, +length): heap segment or user buffer; NULL if none does. Any thread; lock-free
+ * for the heap, takes a lock for user buffers. */
+struct ferry_region *fy_heap_region(struct fy_heap *heap, size_t t, const void *address, size_t length);
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Ferry's interface for applications: one-sided communication between the PEs of a job.
+ * Lengths are in bytes. Functions return FERRY_OK or a negative enum ferry_status, unless said otherwise;
+ * the reason in words is in ferry_last_error. docs/semantics.md has the ordering and completion rules. */
+#ifndef FERRY_FERRY_H
+#define FERRY_FERRY_H
+
+#include <ferry/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FERRY_VERSION_MAJOR 0
+#define FERRY_VERSION_MINOR 1
+#define FERRY_VERSION_PATCH 0
+#define FERRY_VERSION_STRING "0.1.0"
+
+#define FERRY_API __attribute__((visibility("default")))
+
+/* A job as one of its PEs sees it. A process may hold several, of one or of many jobs. Where a function takes a
+ * job, NULL means the default job: the one most recently initialised with `job` NULL and not yet finalised. */
+typedef struct ferry_job ferry_job_t;
+/* A context: one channel, the unit of ordering and of concurrency. Used by one thread at a time, except the default
+ * context, which takes a lock. NULL means the default context of the default job. */
+typedef struct ferry_ctx ferry_ctx_t;
+/* A registered buffer of this PE. */
+typedef struct ferry_buffer ferry_buffer_t;
+
+/* Name of a status, "FERRY_ERR_PEER"; static, never NULL. Any thread. */
+FERRY_API const char *ferry_status_string(int status);
+/* Version of the library that is loaded, "0.1.0". Any thread. */
+FERRY_API const char *ferry_version(void);
+
+/* ------------------------------------------------------------------ start and end */
+
+#define FERRY_UNIQUEID_BYTES 128
+/* Where the PEs of one job meet, with the secret that lets them in: keep it from other users. Plain bytes. */
+typedef struct ferry_uniqueid {
+    uint8_t bytes[FERRY_UNIQUEID_BYTES];
+} ferry_uniqueid_t;
+
+/* Makes an id. This process then serves the meeting from a thread of its own, until every PE has arrived or
+ * FERRY_TIMEOUT has passed. The id is for one job and one use. Distribute it by any means. */
+FERRY_API int ferry_uniqueid_create(ferry_uniqueid_t *id);
+/* Text form (hexadecimal), for environments and files; `text` holds FERRY_UNIQUEID_TEXT bytes. */
+#define FERRY_UNIQUEID_TEXT (2 * FERRY_UNIQUEID_BYTES + 1)
+FERRY_API int ferry_uniqueid_to_text(const ferry_uniqueid_t *id, char *text);
+FERRY_API int ferry_uniqueid_from_text(const char *text, ferry_uniqueid_t *id);
+
+/* The application's own way to exchange bytes, called by ferry_init and ferry_finalize in the calling thread only,
+ * by all PEs in the same order. 0 is success. */
+typedef struct ferry_bootstrap_functions {
+    size_t size; /* sizeof */
+    void *arg;
+    /* all[i * length] = contribution of PE i */
+    int (*allgather)(void *arg, const void *mine, void *all, size_t length);
+    int (*barrier)(void *arg);
+} ferry_bootstrap_functions_t;
+
+enum ferry_bootstrap {
+    FERRY_BOOTSTRAP_ENV = 0,       /* FERRY_RANK, FERRY_SIZE, FERRY_ID, as ferry-run sets them; none of them: a job of 1 */
+    FERRY_BOOTSTRAP_UNIQUEID = 1,  /* rank, n_pes and id below */
+    FERRY_BOOTSTRAP_FUNCTIONS = 2  /* rank, n_pes and functions below */
+};
+
+/* What ferry_init is told. Zero it, set size, then what you need: every zero is a default. */
+typedef struct ferry_attr {
+    size_t size; /* sizeof */
+    int bootstrap; /* enum ferry_bootstrap */
+    int rank;
+    int n_pes;
+    const ferry_uniqueid_t *id;
+    const ferry_bootstrap_functions_t *functions;
+    /* "NAME=value" strings that take precedence over the environment (FERRY_HEAP_SIZE=1G), ended by NULL; or NULL */
+    const char *const *options;
+    /* Receives log lines (without newline) instead of stderr; called from any thread; or NULL */
+    void (*log)(void *arg, int level, const char *line);
+    void *log_arg;
+    /* Receives the record when ferry_init fails; or NULL */
+    struct ferry_error *error;
+} ferry_attr_t;
+
+/* Collective. Joins the job. attr NULL: all defaults. job NULL: it becomes the default job. On failure *job is NULL,
+ * the reason is in attr->error and in the log. */
+FERRY_API int ferry_init(const ferry_attr_t *attr, ferry_job_t **job);
+/* Collective. Completes everything outstanding, waits for the others, releases everything. Contexts, memory and pointers of
+ * the job are gone then. Returns an error, but still releases everything, if a peer is dead or the job was aborted. */
+FERRY_API int ferry_finalize(ferry_job_t *job);
+/* -1 without a job. */
+FERRY_API int ferry_my_pe(ferry_job_t *job);
+FERRY_API int ferry_n_pes(ferry_job_t *job);
+/* Ends the job everywhere: every blocked or later call on every PE returns FERRY_ERR_ABORTED. Does not exit. */
+FERRY_API int ferry_abort(ferry_job_t *job, int code);
+/* The latest failure of the calling thread in this job; else the latest failure of the job (a peer's death, an error of
+ * the transport); else a record with status FERRY_OK. */
+FERRY_API int ferry_last_error(ferry_job_t *job, struct ferry_error *record);
+/* After a peer died, waits and barriers end with FERRY_ERR_PEER. This says that the caller knows of all deaths so far:
+ * waits on local memory, and operations with the living, go on. Barriers stay broken. */
+FERRY_API int ferry_acknowledge_failures(ferry_job_t *job);
+/* 1: alive as far as known, 0: dead, negative: bad argument. */
+FERRY_API int ferry_pe_alive(ferry_job_t *job, int pe);
+
+/* ------------------------------------------------------------------ symmetric heap */
+
+/* Collective, same arguments everywhere, an implied barrier. Memory at the same offset of every PE's heap, aligned to
+ * 64 bytes at least. NULL on failure (ferry_last_error says why) or for size 0. Contents: zero the first time, else
+ * undefined. */
+FERRY_API void *ferry_malloc(ferry_job_t *job, size_t size);
+FERRY_API void *ferry_calloc(ferry_job_t *job, size_t count, size_t size);
+FERRY_API void *ferry_align(ferry_job_t *job, size_t alignment, size_t size);
+/* Collective. NULL is allowed. */
+FERRY_API int ferry_free(ferry_job_t *job, void *address);
+/* Address at which this process can load and store the counterpart of `address` on `pe`; NULL if it cannot.
+ * Stores through it are ordered by fence and quiet like puts. */
+FERRY_API void *ferry_ptr(ferry_job_t *job, const void *address, int pe);
+/* Local. Registers memory of this PE as a source or destination, for transports that want that; never required.
+ * It must stay mapped until deregistered. */
+FERRY_API int ferry_register(ferry_job_t *job, void *address, size_t length, ferry_buffer_t **buffer);
+FERRY_API int ferry_deregister(ferry_buffer_t *buffer);
+
+/* ------------------------------------------------------------------ contexts */
+
+/* Local. flags: 0. FERRY_ERR_LIMIT when FERRY_CHANNELS are in use. */
+FERRY_API int ferry_ctx_create(ferry_job_t *job, unsigned flags, ferry_ctx_t **ctx);
+/* Completes what is outstanding (quiet), then releases. The default context cannot be destroyed. */
+FERRY_API int ferry_ctx_destroy(ferry_ctx_t *ctx);
+FERRY_API ferry_ctx_t *ferry_ctx_default(ferry_job_t *job);
+
+/* ------------------------------------------------------------------ put, get, signal
+ * `dest` of a put and `src` of a get are symmetric addresses: this PE's own, naming the counterpart on `pe`.
+ * The other buffer is any memory of this PE. Length 0 does nothing. No two buffers may overlap. */
+
+/* Returns when `src` may be reused; delivered after quiet. */
+FERRY_API int ferry_put(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe);
+/* `src` may be reused after quiet. */
+FERRY_API int ferry_put_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe);
+/* Returns when `dest` holds the data. */
+FERRY_API int ferry_get(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe);
+/* `dest` holds the data after quiet. */
+FERRY_API int ferry_get_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe);
+
+enum ferry_signal_op { FERRY_SIGNAL_SET = 0, FERRY_SIGNAL_ADD = 1 };
+/* Or-ed to the operation: covers only its own data, not the puts before it. */
+#define FERRY_SIGNAL_WEAK 0x100
+
+/* A put, and then an update of the 64-bit word `signal` on the same PE. Whoever sees the update (wait_until, test) sees the
+ * data, and every earlier put of this context to this PE. Length 0 is allowed. */
+FERRY_API int ferry_put_signal(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal,
+                               uint64_t value, int op, int pe);
+FERRY_API int ferry_put_signal_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal,
+                                   uint64_t value, int op, int pe);
+/* The signal alone; covers every earlier put of this context to this PE. */
+FERRY_API int ferry_signal(ferry_ctx_t *ctx, uint64_t *signal, uint64_t value, int op, int pe);
+
+/* ------------------------------------------------------------------ 64-bit atomics, on symmetric words, 8-aligned
+ * Those without a result complete at quiet. Those with one return when *old holds it. */
+
+FERRY_API int ferry_atomic_set(ferry_ctx_t *ctx, uint64_t *dest, uint64_t value, int pe);
+FERRY_API int ferry_atomic_add(ferry_ctx_t *ctx, uint64_t *dest, uint64_t value, int pe);
+FERRY_API int ferry_atomic_inc(ferry_ctx_t *ctx, uint64_t *dest, int pe);
+FERRY_API int ferry_atomic_and(ferry_ctx_t *ctx, uint64_t *dest, uint64_t value, int pe);
+FERRY_API int ferry_atomic_or(ferry_ctx_t *ctx, uint64_t *dest, uint64_t value, int pe);
+FERRY_API int ferry_atomic_xor(ferry_ctx_t *ctx, uint64_t *dest, uint64_t value, int pe);
+FERRY_API int ferry_atomic_fetch(ferry_ctx_t *ctx, const uint64_t *src, uint64_t *old, int pe);
+FERRY_API int ferry_atomic_swap(ferry_ctx_t *ctx, uint64_t *dest, uint64_t value, uint64_t *old, int pe);
+/* Stores `value` if the word equals `compare`; *old is the word before, either way. */
+FERRY_API int ferry_atomic_compare_swap(ferry_ctx_t *ctx, uint64_t *dest, uint64_t compare, uint64_t value, uint64_t *old,
+                                        int pe);
+FERRY_API int ferry_atomic_fetch_add(ferry_ctx_t *ctx, uint64_t *dest, uint64_t value, uint64_t *old, int pe);
+FERRY_API int ferry_atomic_fetch_inc(ferry_ctx_t *ctx, uint64_t *dest, uint64_t *old, int pe);
+FERRY_API int ferry_atomic_fetch_and(ferry_ctx_t *ctx, uint64_t *dest, uint64_t value, uint64_t *old, int pe);
+FERRY_API int ferry_atomic_fetch_or(ferry_ctx_t *ctx, uint64_t *dest, uint64_t value, uint64_t *old, int pe);
+FERRY_API int ferry_atomic_fetch_xor(ferry_ctx_t *ctx, uint64_t *dest, uint64_t value, uint64_t *old, int pe);
+
+/* ------------------------------------------------------------------ ordering and completion */
+
+/* Puts, atomics and signals of this context issued later are not visible at a PE before those issued earlier to that PE. */
+FERRY_API int ferry_fence(ferry_ctx_t *ctx);
+/* Everything issued on this context so far (to `pe`) is complete and visible to all; gets and fetched values are in place. */
+FERRY_API int ferry_quiet(ferry_ctx_t *ctx);
+FERRY_API int ferry_quiet_pe(ferry_ctx_t *ctx, int pe);
+
+/* ------------------------------------------------------------------ waiting for this PE's own memory
+ * Words are 64-bit, in the symmetric heap. A condition that was seen orders later loads after it (acquire). */
+
+enum ferry_cmp { FERRY_CMP_EQ = 0, FERRY_CMP_NE, FERRY_CMP_GT, FERRY_CMP_GE, FERRY_CMP_LT, FERRY_CMP_LE };
+
+/* Unsigned comparison `*word cmp value`. No time limit; ends with FERRY_ERR_PEER when a PE died, FERRY_ERR_ABORTED after an
+ * abort. */
+FERRY_API int ferry_wait_until(ferry_job_t *job, const uint64_t *word, int cmp, uint64_t value);
+/* Words with mask[i] != 0 are left out; mask may be NULL. *index: which one holds; SIZE_MAX if none is left to wait for. */
+FERRY_API int ferry_wait_until_any(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
+                                   uint64_t value, size_t *index);
+FERRY_API int ferry_wait_until_all(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
+                                   uint64_t value);
+/* 1: holds, 0: does not, negative: error. */
+FERRY_API int ferry_test(ferry_job_t *job, const uint64_t *word, int cmp, uint64_t value);
+FERRY_API int ferry_test_any(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value,
+                             size_t *index);
+FERRY_API int ferry_test_all(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value);
+
+/* ------------------------------------------------------------------ collective */
+
+/* Quiet on the default context, then a barrier. Contexts of your own: quiet them before. One thread per PE. */
+FERRY_API int ferry_barrier(ferry_job_t *job);
+/* A barrier that completes nothing. */
+FERRY_API int ferry_sync(ferry_job_t *job);
+
+/* ------------------------------------------------------------------ looking in */
+
+/* Counters of this PE's job, monotonic. Any thread; values of other threads may lag. */
+typedef struct ferry_stats {
+    uint32_t size; /* sizeof, set by the caller */
+    uint32_t channels;
+    uint64_t puts, gets, atomics, signals;
+    uint64_t bytes_put, bytes_got;
+    uint64_t fences, fenced_operations, drains; /* drains: fences that had to wait for completion */
+    uint64_t quiets, again;                     /* again: posts that had to be repeated */
+} ferry_stats_t;
+FERRY_API int ferry_stats(ferry_job_t *job, ferry_stats_t *stats);
+
+/* The plugins and options that this library knows, as a document for tools: calls `row` for each. Needs no job.
+ * what: "plugin" (name, path, state, reason), "capability" (plugin, capability, value), "option" (name, value, origin, doc),
+ * "search" (path). Unused fields are empty. `spec` names the transports to look at, NULL: FERRY_TRANSPORT; all != 0: also
+ * everything found in the search folders. */
+typedef struct ferry_info_row {
+    const char *what, *name, *value, *state, *origin, *doc;
+} ferry_info_row_t;
+FERRY_API int ferry_info(const char *spec, int all, void (*row)(void *arg, const ferry_info_row_t *row), void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
