@@ -47,11 +47,13 @@ int64_t fy_options_number(const struct fy_options *options, const char *name);
 double fy_options_seconds(const struct fy_options *options, const char *name);
 const char *fy_options_string(const struct fy_options *options, const char *name);
 
-/* Warns, once per name, about FERRY_… variables that no table in `known` (NULL-ended) has; suggests the nearest. Names that
- * start with the prefix of a plugin that was not loaded (FERRY_IBRC_…, given in `foreign`, NULL-ended) are left alone. */
+/* Warns, once per name and source, about FERRY_… variables, and any overrides, that no table in `known` (NULL-ended) has;
+ * suggests the nearest; never prints a value. Names that start with one of `foreign` ("FERRY_IBRC_", NULL-ended; or NULL),
+ * the prefixes of plugins that were not loaded, are left alone. */
 void fy_options_warn_unknown(const struct fy_source *source, const struct fy_options *const *known,
                              const char *const *foreign, const struct fy_log *log);
-/* Nearest name by edit distance, NULL if none is near (distance <= 2, or <= a third of the length). */
+/* Nearest name by edit distance, case aside; NULL if none is near (distance <= 2, or <= a third of the length; names of less
+ * than 4 letters: <= half of it). */
 const char *fy_nearest(const char *name, const char *const *names, size_t n);
 
 extern const struct ferry_option fy_core_options[]; /* core/base/core_options.c: every FERRY_… of the core */
