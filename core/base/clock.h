@@ -31,10 +31,10 @@ static inline void fy_cpu_relax(void)
 #endif
 }
 
-/* One waiting episode. Zero it, then call fy_backoff each time the condition was found unmet. Spins FY_SPIN rounds, yields
- * FY_YIELD rounds, then sleeps 50 µs doubling to 1 ms. Returns true every so often (every 256th spin, every yield and
- * sleep): the moment to look at alarms and deadlines. */
-#define FY_SPIN 2000u
+/* One waiting episode. Zero it, then call fy_backoff each time the condition was found unmet. Spins FY_SPIN rounds,
+ * yields FY_YIELD rounds, then sleeps 50 µs doubling to 1 ms. Returns true every so often (every 256th spin, every
+ * yield and sleep): the moment to look at alarms and deadlines. */
+#define FY_SPIN  2000u
 #define FY_YIELD 2000u
 struct fy_backoff {
     uint32_t rounds;

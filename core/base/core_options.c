@@ -5,27 +5,31 @@
 
 const struct ferry_option fy_core_options[] = {
     {"transport", FERRY_OPTION_STRING, 0, "auto", NULL,
-     "Transport to use: a name, a path to a plugin (.so), a comma list tried in order for each peer, or auto. A name that is "
-     "given never falls back to another."},
+     "Transport to use: a name, a path to a plugin (.so), a comma list tried in order for each peer, or auto. A name "
+     "that is given never falls back to another."},
     {"plugin_path", FERRY_OPTION_STRING, 0, "", NULL,
      "Folders, separated by ':', searched for plugins before the ones that belong to the library."},
-    {"hooks", FERRY_OPTION_STRING, 0, "", NULL, "Comma list of hooks that wrap the chosen transports, the first outermost."},
+    {"hooks", FERRY_OPTION_STRING, 0, "", NULL,
+     "Comma list of hooks that wrap the chosen transports, the first outermost."},
     {"heap_size", FERRY_OPTION_SIZE, 0, "64G", NULL,
      "Address space reserved for the symmetric heap of a PE, in bytes; memory is taken as it is allocated."},
     {"heap_chunk", FERRY_OPTION_SIZE, 0, "16M", NULL,
      "Smallest piece, in bytes, by which the heap grows; each piece is registered as one segment."},
-    {"channels", FERRY_OPTION_INT, 0, "64", NULL, "Most contexts that exist at once in a PE, the default one included."},
+    {"channels", FERRY_OPTION_INT, 0, "64", NULL,
+     "Most contexts that exist at once in a PE, the default one included."},
     {"timeout", FERRY_OPTION_SECONDS, 0, "60", NULL,
      "Bound, in seconds, on init, connecting and operations already posted; waits on memory and barriers have none."},
     {"peer_timeout", FERRY_OPTION_SECONDS, 0, "10", NULL,
-     "Seconds without a sign of life after which a PE counts as dead; 0 switches such verdicts off, lost connections included."},
+     "Seconds without a sign of life after which a PE counts as dead; 0 switches such verdicts off, lost connections "
+     "included."},
     {"queue_ops", FERRY_OPTION_INT, 0, "0", NULL,
      "Most operations in flight per channel and peer; 0: what the transport takes."},
     {"queue_bytes", FERRY_OPTION_SIZE, 0, "0", NULL, "Most bytes in flight per channel and peer; 0: no bound."},
     {"log", FERRY_OPTION_CHOICE, 0, "warn", "error|warn|info|debug|trace", "How much is logged to stderr."},
     {"rank", FERRY_OPTION_INT, 0, "-1", NULL, "This PE's number; set by the launcher."},
     {"size", FERRY_OPTION_INT, 0, "0", NULL, "Number of PEs in the job; set by the launcher."},
-    {"id", FERRY_OPTION_STRING, 0, "", NULL, "The job's unique id in hexadecimal; set by the launcher. Holds a secret."},
+    {"id", FERRY_OPTION_STRING, 0, "", NULL,
+     "The job's unique id in hexadecimal; set by the launcher. Holds a secret."},
     {"interface", FERRY_OPTION_STRING, 0, "lo", NULL,
      "Network interface, or IPv4 address, on which PEs meet; the default keeps a job on one host."},
     {NULL, 0, 0, NULL, NULL, NULL}};

@@ -12,8 +12,8 @@
 
 /* Where lines go and which. A line is "ferry [pe 3] error: …" on stderr, written by one write(2). */
 struct fy_log {
-    int level; /* enum ferry_log_level: lines above it are dropped */
-    int pe;    /* -1: not known yet */
+    int level;                                            /* enum ferry_log_level: lines above it are dropped */
+    int pe;                                               /* -1: not known yet */
     void (*sink)(void *arg, int level, const char *line); /* NULL: stderr */
     void *sink_arg;
 };

@@ -20,7 +20,7 @@ struct fy_option_value {
     const struct ferry_option *row;
     char variable[64]; /* FERRY_HEAP_SIZE */
     struct ferry_value value;
-    char *text;        /* as it was written */
+    char *text; /* as it was written */
     enum fy_origin origin;
 };
 
@@ -34,7 +34,8 @@ struct fy_options {
 const char *fy_source_get(const struct fy_source *source, const char *variable, enum fy_origin *origin);
 /* "core" rows: plugin NULL -> FERRY_X_Y; else FERRY_PLUGIN_X_Y. */
 void fy_option_variable(const char *plugin, const char *name, char *out, size_t size);
-/* Parses one value; on failure error->message names variable, value and the accepted form. FERRY_OK or FERRY_ERR_CONFIG. */
+/* Parses one value; on failure error->message names variable, value and the accepted form. FERRY_OK or
+ * FERRY_ERR_CONFIG. */
 int fy_option_parse(const struct ferry_option *row, const char *variable, const char *text, struct ferry_value *value,
                     struct ferry_error *error);
 int fy_options_load(struct fy_options *options, const struct ferry_option *rows, const char *plugin,
@@ -47,13 +48,13 @@ int64_t fy_options_number(const struct fy_options *options, const char *name);
 double fy_options_seconds(const struct fy_options *options, const char *name);
 const char *fy_options_string(const struct fy_options *options, const char *name);
 
-/* Warns, once per name and source, about FERRY_… variables, and any overrides, that no table in `known` (NULL-ended) has;
- * suggests the nearest; never prints a value. Names that start with one of `foreign` ("FERRY_IBRC_", NULL-ended; or NULL),
- * the prefixes of plugins that were not loaded, are left alone. */
+/* Warns, once per name and source, about FERRY_… variables, and any overrides, that no table in `known` (NULL-ended)
+ * has; suggests the nearest; never prints a value. Names that start with one of `foreign` ("FERRY_IBRC_", NULL-ended;
+ * or NULL), the prefixes of plugins that were not loaded, are left alone. */
 void fy_options_warn_unknown(const struct fy_source *source, const struct fy_options *const *known,
                              const char *const *foreign, const struct fy_log *log);
-/* Nearest name by edit distance, case aside; NULL if none is near (distance <= 2, or <= a third of the length; names of less
- * than 4 letters: <= half of it). */
+/* Nearest name by edit distance, case aside; NULL if none is near (distance <= 2, or <= a third of the length; names of
+ * less than 4 letters: <= half of it). */
 const char *fy_nearest(const char *name, const char *const *names, size_t n);
 
 extern const struct ferry_option fy_core_options[]; /* core/base/core_options.c: every FERRY_… of the core */
