@@ -88,7 +88,7 @@ struct ferry_core {
      * checked before probe was called. */
     int (*option)(const struct ferry_core *core, const char *name, struct ferry_value *value);
     /* Has the control thread call fn(arg) whenever fd is readable, until unwatch_fd. After unwatch_fd has
-     * returned, fn is not running and will not run. Not callable from fn itself. Only after open. */
+     * returned, fn is not running and will not run. Not callable from fn itself, nor from probe. */
     int (*watch_fd)(const struct ferry_core *core, int fd, void (*fn)(void *arg), void *arg);
     void (*unwatch_fd)(const struct ferry_core *core, int fd);
     /* Reports a failure that belongs to no call (port down, device lost). The record is copied. */
@@ -118,7 +118,7 @@ struct ferry_open {
     uint32_t max_channels;                     /* channel numbers are below this */
     uint64_t job_id;                           /* the same on every PE of the job, differs between jobs */
     uint8_t secret[FERRY_SECRET_BYTES];        /* the same on every PE of the job, unknown to others */
-    struct ferry_transport *inner;             /* a hook: what it wraps (and must close); else NULL */
+    struct ferry_transport *inner;             /* a hook: what it wraps; its close closes it, a failed open does not */
     const struct ferry_host_ops *inner_ops;    /* complete table of `inner` */
 };
 
@@ -153,6 +153,9 @@ enum ferry_amo {
 #define FERRY_CAP_REMOTE_DATA (1u << 9)       /* puts can carry 32 bits that the target gets through deliver() */
 #define FERRY_CAP_MUST_ALLOCATE (1u << 10)    /* remote memory must come from allocate_memory */
 #define FERRY_CAP_MAP (1u << 11)              /* map_key works for some peers */
+#define FERRY_CAP_INITIATOR_PROGRESS (1u << 12) /* posted operations move only inside calls on their channel: the core then
+                                                 locks every channel, and calls progress on busy ones from its waits
+                                                 and from the service thread */
 
 /* order: what one (channel, peer) keeps without any flag. Bit set: the second is not visible before the first.
  * In libfabric's words: PUT_PUT is RMA_WAW, AMO_AMO is ATOMIC_WAW, the mixed ones need the plain WAW. */
@@ -221,7 +224,8 @@ enum ferry_op_kind { FERRY_OP_PUT = 0, FERRY_OP_GET = 1, FERRY_OP_AMO = 2, FERRY
 #define FERRY_OP_MORE (1u << 0)   /* hint: another operation on this channel follows at once. The doorbell may wait for
                                      it, but is rung by the next operation without MORE, progress, fence, quiet, and
                                      before AGAIN is returned */
-#define FERRY_OP_FENCED (1u << 1) /* not visible before what precedes on this (channel, peer); only with CAP_FENCED */
+#define FERRY_OP_FENCED (1u << 1) /* a border: neither this operation nor any posted later on this (channel, peer) is visible
+                                     before any posted earlier; only with CAP_FENCED */
 #define FERRY_OP_COPY (1u << 2)   /* put: the source is free when the call returns; length <= copy_max */
 #define FERRY_OP_FETCH (1u << 3)  /* AMO: the old value goes to `local` */
 #define FERRY_OP_WORD (1u << 4)   /* put of 8 aligned bytes that the target must see as a whole; every transport keeps it */
@@ -232,7 +236,8 @@ enum ferry_op_kind { FERRY_OP_PUT = 0, FERRY_OP_GET = 1, FERRY_OP_AMO = 2, FERRY
 
 /* One operation. The core has checked peer, key, offset and length against the segment; a plugin need not.
  * `local` belongs to the transport until a quiet ticket covers the operation, unless COPY was set (put) or
- * FERRY_DONE returned. A fetched value is in place when a quiet ticket covers it, or FERRY_DONE returned. */
+ * FERRY_DONE returned. A fetched value is in place when a quiet ticket covers it, or FERRY_DONE returned.
+ * Members that a kind does not name have undefined contents. */
 struct ferry_op {
     uint8_t kind;   /* enum ferry_op_kind */
     uint8_t amo;    /* enum ferry_amo; PUT_SIGNAL: SET or ADD */
@@ -294,7 +299,8 @@ struct ferry_host_ops {
     int (*rma)(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);        /* PUT, GET */
     int (*amo)(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);        /* AMO */
     int (*put_signal)(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op); /* PUT_SIGNAL */
-    /* A batch, in order. *done operations were accepted; OK only if all were. Default: one by one. */
+    /* A batch, in order. *done operations were accepted; OK only if all were. Where it is NULL the core posts one by one
+     * with the three above; a hook whose inner post answers FERRY_ERR_UNSUPPORTED does the same. */
     int (*post)(struct ferry_transport *t, uint32_t channel, const struct ferry_op *ops, size_t n, size_t *done);
     /* Only with CAP_FENCE_CALL: what is posted later on (channel, peer) is not visible before what was posted before. */
     int (*fence)(struct ferry_transport *t, uint32_t channel, uint32_t peer);

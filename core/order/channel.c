@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Channels come and go; the world's lanes, gates and alarms; failures of the calling thread.
+ * Creation and destruction under the world's lock, from any thread; alarms from the control thread. */
+#include "channel.h"
+
+#include "post.h"
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t unordered_for(uint32_t order, uint32_t after_put, uint32_t after_amo)
+{
+    uint32_t mask = 0;
+    if (!(order & after_put))
+        mask |= FY_DID_PUT;
+    if (!(order & after_amo))
+        mask |= FY_DID_AMO;
+    return mask;
+}
+
+static void lane_fill(struct fy_lane *lane, struct fy_transport *transport, uint32_t index)
+{
+    const struct ferry_caps *caps = &transport->caps;
+    uint32_t put = unordered_for(caps->order, FERRY_ORDER_PUT_PUT, FERRY_ORDER_AMO_PUT);
+    uint32_t amo = unordered_for(caps->order, FERRY_ORDER_PUT_AMO, FERRY_ORDER_AMO_AMO);
+    lane->handle = transport->handle;
+    lane->ops = &transport->ops;
+    lane->caps = caps;
+    lane->index = index;
+    lane->unordered_put = put << FY_DID_BEFORE;
+    lane->unordered_amo = amo << FY_DID_BEFORE;
+    lane->strong_put = put << FY_DID_BEFORE | put << FY_DID_SINCE;
+    lane->strong_amo = amo << FY_DID_BEFORE | amo << FY_DID_SINCE;
+    lane->amo64 = caps->amo64;
+    lane->must_register = !(caps->flags & FERRY_CAP_UNREGISTERED_LOCAL);
+    lane->simple_max = lane->must_register ? 0 : caps->message_max;
+    lane->copy_max = caps->copy_max;
+    lane->signal_native = caps->flags & FERRY_CAP_PUT_SIGNAL;
+    lane->signal_strong = caps->flags & FERRY_CAP_SIGNAL_STRONG;
+}
+
+void fy_world_lanes(struct fy_world *world, struct fy_transport *const *transports, size_t n)
+{
+    world->transports = transports;
+    world->n_lanes = n < FY_MAX_TRANSPORTS ? (uint32_t)n : FY_MAX_TRANSPORTS;
+    for (uint32_t i = 0; i < world->n_lanes; i++) {
+        lane_fill(&world->lanes[i], transports[i], i);
+        if (transports[i]->caps.flags & FERRY_CAP_INITIATOR_PROGRESS)
+            world->locked = true;
+        if (transports[i]->caps.flags & FERRY_CAP_TARGET_PROGRESS)
+            world->target_progress = true;
+    }
+}
+
+static bool alarmed(struct fy_world *world)
+{
+    return atomic_load(&world->aborted) || atomic_load(&world->deaths);
+}
+
+static void gate_set(struct ferry_ctx *ctx)
+{
+    uint32_t gate = ctx->shared || alarmed(ctx->world) ? 0 : ctx->world->n_pes;
+    atomic_store(&ctx->gate, gate);
+}
+
+void fy_world_alarm(struct fy_world *world)
+{
+    pthread_mutex_lock(&world->lock);
+    for (uint32_t i = 0; i < world->max_channels; i++)
+        if (world->channels[i])
+            gate_set(world->channels[i]);
+    pthread_mutex_unlock(&world->lock);
+}
+
+static int open_on_lanes(struct ferry_ctx *ctx, struct ferry_error *error)
+{
+    struct fy_world *world = ctx->world;
+    for (uint32_t i = 0; i < world->n_lanes; i++) {
+        struct fy_lane *lane = &world->lanes[i];
+        int rc = lane->ops->open_channel(lane->handle, ctx->id);
+        if (rc >= 0)
+            continue;
+        fy_error_set(error, rc, NULL, "transport %s cannot open channel %u: %s", world->transports[i]->name, ctx->id,
+                     ferry_status_string(rc));
+        while (i-- > 0)
+            world->lanes[i].ops->close_channel(world->lanes[i].handle, ctx->id);
+        return rc;
+    }
+    return FERRY_OK;
+}
+
+static struct ferry_ctx *channel_allocate(struct fy_world *world)
+{
+    struct ferry_ctx *ctx = aligned_alloc(64, sizeof(*ctx));
+    if (!ctx)
+        return NULL;
+    memset(ctx, 0, sizeof(*ctx));
+    ctx->flows = calloc(world->n_pes, sizeof(*ctx->flows));
+    ctx->listed = calloc(world->n_pes, sizeof(*ctx->listed));
+    if (ctx->flows && ctx->listed)
+        return ctx;
+    free(ctx->flows);
+    free(ctx->listed);
+    free(ctx);
+    return NULL;
+}
+
+static void channel_release(struct ferry_ctx *ctx)
+{
+    pthread_mutex_destroy(&ctx->lock);
+    free(ctx->flows);
+    free(ctx->listed);
+    free(ctx);
+}
+
+/* Takes a free id; the channel is visible to alarms from then on. */
+static int channel_enlist(struct fy_world *world, struct ferry_ctx *ctx)
+{
+    pthread_mutex_lock(&world->lock);
+    uint32_t id = 0;
+    while (id < world->max_channels && world->channels[id])
+        id++;
+    if (id < world->max_channels) {
+        ctx->id = id;
+        world->channels[id] = ctx;
+        gate_set(ctx);
+    }
+    pthread_mutex_unlock(&world->lock);
+    return id < world->max_channels ? FERRY_OK : FERRY_ERR_LIMIT;
+}
+
+static void channel_delist(struct ferry_ctx *ctx)
+{
+    pthread_mutex_lock(&ctx->world->lock);
+    ctx->world->channels[ctx->id] = NULL;
+    pthread_mutex_unlock(&ctx->world->lock);
+}
+
+int fy_channel_create(struct fy_world *world, bool shared, bool internal, struct ferry_ctx **out, struct ferry_error *error)
+{
+    *out = NULL;
+    struct ferry_ctx *ctx = channel_allocate(world);
+    if (!ctx) {
+        fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory for a context of %u peers", world->n_pes);
+        return FERRY_ERR_NOMEM;
+    }
+    ctx->world = world;
+    ctx->epoch = 1;
+    ctx->shared = shared || world->locked;
+    ctx->internal = internal;
+    ctx->limited = world->queue_ops || world->queue_bytes;
+    pthread_mutex_init(&ctx->lock, NULL);
+    int rc = channel_enlist(world, ctx);
+    if (rc != FERRY_OK) {
+        fy_error_set(error, rc, "destroy contexts, or raise FERRY_CHANNELS", "all %u contexts are in use",
+                     world->max_channels - 1);
+        channel_release(ctx);
+        return rc;
+    }
+    rc = open_on_lanes(ctx, error);
+    if (rc < 0) {
+        channel_delist(ctx);
+        channel_release(ctx);
+        return rc;
+    }
+    *out = ctx;
+    return FERRY_OK;
+}
+
+int fy_channel_destroy(struct ferry_ctx *ctx)
+{
+    struct fy_world *world = ctx->world;
+    fy_channel_lock(ctx);
+    int rc = fy_quiet_all(ctx);
+    fy_channel_unlock(ctx);
+    for (uint32_t i = 0; i < world->n_lanes; i++)
+        world->lanes[i].ops->close_channel(world->lanes[i].handle, ctx->id);
+    channel_delist(ctx);
+    channel_release(ctx);
+    return rc;
+}
+
+void fy_channel_lock(struct ferry_ctx *ctx)
+{
+    if (ctx->shared)
+        pthread_mutex_lock(&ctx->lock);
+}
+
+void fy_channel_unlock(struct ferry_ctx *ctx)
+{
+    if (ctx->shared)
+        pthread_mutex_unlock(&ctx->lock);
+}

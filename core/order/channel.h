@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Channels (contexts): per-peer streams, fence epochs, what is outstanding, and the world they run in.
+ * A channel belongs to the thread that uses it, or to the holder of its lock; the world is shared and says how. */
+#ifndef FY_ORDER_CHANNEL_H
+#define FY_ORDER_CHANNEL_H
+
+#include "../base/clock.h"
+#include "../base/log.h"
+#include "../base/stats.h"
+#include "../memory/memory.h"
+#include "../route/route.h"
+#include <ferry/ferry.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define fy_likely(x) __builtin_expect(!!(x), 1)
+#define fy_unlikely(x) __builtin_expect(!!(x), 0)
+
+#define FY_MAX_TRANSPORTS 32u
+
+/* Kinds of operations that a fence, or a quiet, has to think of: struct fy_flow.did holds three sets of them. */
+#define FY_DID_PUT 1u
+#define FY_DID_AMO 2u
+#define FY_DID_GET 4u    /* no fence orders it; quiet completes it */
+#define FY_DID_SINCE 0u  /* shift: posted after the last fence */
+#define FY_DID_OUT 8u    /* shift: posted after the last quiet, so perhaps not complete */
+#define FY_DID_BEFORE 16u /* shift: posted before the last fence, and no border was set behind them yet */
+#define FY_DID_SET(shift) (0xffu << (shift))
+/* What posting an operation of a kind adds. */
+#define FY_DID(kind) ((kind) << FY_DID_SINCE | (kind) << FY_DID_OUT)
+
+/* What the order layer knows of a transport, derived once from its capabilities. */
+struct fy_lane {
+    struct ferry_transport *handle;
+    const struct ferry_host_ops *ops;
+    const struct ferry_caps *caps;
+    /* FY_DID_ bits of earlier operations after which the transport itself does not order a put / an atomic; in the
+     * BEFORE place, and for `strong` signals in the SINCE place too */
+    uint32_t unordered_put, unordered_amo;
+    uint32_t strong_put, strong_amo;
+    uint32_t amo64;      /* native 8-byte atomics */
+    uint32_t index;
+    size_t simple_max;   /* puts and gets up to this need neither cutting nor a region for the local side */
+    size_t copy_max;
+    bool signal_native;  /* put_signal is native, */
+    bool signal_strong;  /* and strong */
+    bool must_register;  /* no unregistered local memory */
+};
+
+struct fy_peer {
+    _Atomic uint8_t dead;
+    int8_t lane; /* index of the lane that carries operations to it, -1: none */
+};
+
+/* Everything channels of one PE share. Written during init; afterwards only the atomics change. */
+struct fy_world {
+    const struct fy_log *log;
+    struct fy_errors *errors;
+    uint32_t my_pe, n_pes, max_channels;
+    struct fy_heap *heap;
+    struct fy_transport *const *transports;
+    struct fy_lane lanes[FY_MAX_TRANSPORTS];
+    uint32_t n_lanes;
+    bool locked;        /* some transport needs progress by the initiator: every channel takes its lock */
+    bool target_progress;
+    struct fy_peer *peers;
+    uint32_t queue_ops; /* per (channel, peer); 0: no bound of the core's own */
+    uint64_t queue_bytes;
+    double timeout;
+
+    _Atomic uint32_t aborted;      /* 1 once some PE aborted */
+    _Atomic int32_t abort_by, abort_code;
+    _Atomic uint32_t deaths;       /* PEs that died */
+    _Atomic uint32_t acknowledged; /* of those, how many the application knows of */
+    _Atomic int32_t last_dead;
+    _Atomic uint32_t pointers_out; /* 1 once ferry_ptr gave a peer's address away */
+
+    pthread_mutex_t lock;          /* guards channels[] and connecting */
+    struct ferry_ctx **channels;   /* by id, NULL: free */
+    /* A request to the peer's control thread, for connect (the job knows how). */
+    int (*call)(void *arg, uint32_t pe, const void *request, size_t size, void *reply, size_t capacity, size_t *reply_size,
+                struct ferry_error *error);
+    /* The service endpoint of a peer, as it exported it. */
+    const void *(*endpoint)(void *arg, uint32_t lane, uint32_t pe, size_t *size);
+    void *arg;
+};
+
+/* One (channel, peer). Lies in zero pages until the peer is first contacted. */
+struct fy_flow {
+    uint64_t epoch;          /* the channel's fence epoch at the last operation; 0: never used, not connected */
+    const struct fy_lane *lane;
+    uint32_t did;            /* FY_DID_ sets */
+    uint32_t listed;         /* is in the channel's list */
+    uint32_t ops;            /* flow control: posted since the ticket was drawn */
+    uint32_t connected;
+    uint64_t bytes;
+    uint64_t ticket;         /* covers what was posted before `ops` and `bytes`; 0: none is open */
+};
+
+struct ferry_ctx {
+    /* hot, read by every call: pe >= gate sends a call to the careful path. The gate is n_pes, or 0 when the channel is
+     * locked, or once a peer died or the job was aborted. */
+    _Atomic uint32_t gate;
+    uint32_t id;
+    struct fy_world *world;
+    struct fy_flow *flows;
+    uint64_t epoch;      /* starts at 1, plus 1 per fence */
+    uint32_t n_busy;     /* flows with an OUT bit */
+    uint32_t limited;    /* the core bounds what is in flight */
+    struct fy_counters counters;
+
+    /* cold */
+    pthread_mutex_t lock;
+    bool shared;         /* several threads may call: take the lock */
+    bool internal;       /* not the user's to destroy */
+    uint32_t n_listed;
+    uint32_t *listed;    /* peers used since the last full quiet */
+    uint64_t fence_word;
+    void *job;
+};
+
+/* Lanes from the opened transports. */
+void fy_world_lanes(struct fy_world *world, struct fy_transport *const *transports, size_t n);
+/* Closes or opens the gates of all channels after a death or an abort. Control thread. */
+void fy_world_alarm(struct fy_world *world);
+
+/* `internal`: the core's own, or the default context. */
+int fy_channel_create(struct fy_world *world, bool shared, bool internal, struct ferry_ctx **ctx, struct ferry_error *error);
+/* Quiet, then release. Returns quiet's status; releases in any case. */
+int fy_channel_destroy(struct ferry_ctx *ctx);
+void fy_channel_lock(struct ferry_ctx *ctx);
+void fy_channel_unlock(struct ferry_ctx *ctx);
+
+/* Records a failure of the calling thread; returns status. */
+int fy_fail(struct fy_world *world, int status, int pe, int channel, int operation, const char *hint, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
+/* What a waiting call has to know: FERRY_OK, FERRY_ERR_ABORTED, or FERRY_ERR_PEER (pe >= 0: only if that one is dead; -1: if
+ * any is that was not acknowledged; -2: if any is). Records the failure. */
+int fy_world_check(struct fy_world *world, int pe, const char *doing);
+/* Calls progress on busy channels and serves targets, where some transport wants it. From waits and the service thread. */
+void fy_world_progress(struct fy_world *world);
+
+/* The careful start of an operation: connects, folds fence epochs. Called when flow->epoch != ctx->epoch. */
+int fy_flow_enter(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe);
+/* Makes what follows ordered after what precedes on the flow: sets FENCED, calls fence, or waits. `doing` is the kind. */
+int fy_flow_seal(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, uint32_t *flags);
+/* First outstanding operation of a flow. */
+void fy_flow_list(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe);
+/* Repeats an operation that answered AGAIN, and turns failures into records. */
+int fy_flow_retry(struct ferry_ctx *ctx, struct fy_flow *flow, const struct ferry_op *op, int rc);
+/* Bounds operations and bytes in flight. */
+int fy_flow_throttle(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, size_t bytes);
+/* Records what the transport says of a failed (channel, peer); returns rc. */
+int fy_flow_failed(struct ferry_ctx *ctx, uint32_t pe, int operation, int rc);
+/* Draws a ticket (*ticket 0) on (channel, pe | FERRY_PEER_ALL) of a lane, or continues one, and waits until it is good. */
+int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, uint64_t *ticket, const char *doing);
+
+/* Everything outstanding (to one peer). The channel's thread, or under its lock. */
+int fy_quiet_all(struct ferry_ctx *ctx);
+int fy_quiet_pe(struct ferry_ctx *ctx, uint32_t pe);
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The path from an operation to the transport: locate the target, order, post. Header-inline, since it is the hot path.
+ * Called by the channel's thread, or under its lock, with pe < n_pes; everything unlikely is out of line. */
+#ifndef FY_ORDER_POST_H
+#define FY_ORDER_POST_H
+
+#include "channel.h"
+
+#define FY_SIGNAL_WEAK ((unsigned)FERRY_SIGNAL_WEAK)
+
+/* Where a symmetric address leads on a peer. */
+struct fy_place {
+    const struct ferry_rkey *key;
+    uint64_t offset;
+};
+
+/* Resolves the peer's key, or says what is wrong with address or length. */
+int fy_locate_careful(struct ferry_ctx *ctx, const void *address, size_t length, uint32_t pe, struct fy_place *place);
+/* Puts and gets that need cutting or a registered local side. */
+int fy_rma_careful(struct ferry_ctx *ctx, struct fy_flow *flow, struct ferry_op *op);
+/* A null local buffer: an error unless the length is 0. */
+int fy_null_buffer(struct ferry_ctx *ctx, uint32_t pe, size_t length, int kind);
+/* An atomic that the transport has no native form of: SET is made from a put, the others are refused. */
+int fy_amo_missing(struct ferry_ctx *ctx, const struct fy_place *place, unsigned kind, uint64_t operand, const uint64_t *old,
+                   uint32_t pe, bool strong);
+int fy_misaligned(struct ferry_ctx *ctx, const void *address, uint32_t pe);
+/* Completion of a posted get, fetch, or put that could not be copied. */
+int fy_complete_local(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe);
+
+static inline int fy_locate(struct ferry_ctx *ctx, const void *address, size_t length, uint32_t pe, struct fy_place *place)
+{
+    struct fy_heap *heap = ctx->world->heap;
+    uint64_t at = (uint64_t)((uintptr_t)address - (uintptr_t)heap->base);
+    if (fy_unlikely(at >= atomic_load_explicit(&heap->backed, memory_order_acquire)))
+        return fy_locate_careful(ctx, address, length, pe, place);
+    struct fy_segment *segment = atomic_load_explicit(&heap->granules[at >> FY_GRANULE_SHIFT], memory_order_acquire);
+    const struct fy_target *target = atomic_load_explicit(&segment->targets[pe], memory_order_acquire);
+    uint64_t inside = at - segment->start, end;
+    if (fy_unlikely(__builtin_add_overflow(inside, length, &end) || end > target->length))
+        return fy_locate_careful(ctx, address, length, pe, place);
+    place->key = target->key;
+    place->offset = inside;
+    return FERRY_OK;
+}
+
+/* Connects and folds fences if need be, then notes that an operation of `kind` (FY_DID_…) follows. `unordered` is the lane's
+ * mask for the kind: if the transport does not keep the order itself, *flags gets what makes it. */
+static inline int fy_flow_begin(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, uint32_t kind, uint32_t *flags,
+                                bool strong)
+{
+    if (fy_unlikely(flow->epoch != ctx->epoch)) {
+        int rc = fy_flow_enter(ctx, flow, pe);
+        if (rc != FERRY_OK)
+            return rc;
+    }
+    const struct fy_lane *lane = flow->lane;
+    uint32_t mask = 0;
+    if (kind == FY_DID_PUT)
+        mask = strong ? lane->strong_put : lane->unordered_put;
+    else if (kind == FY_DID_AMO)
+        mask = strong ? lane->strong_amo : lane->unordered_amo;
+    if (fy_unlikely(flow->did & mask)) {
+        int rc = fy_flow_seal(ctx, flow, pe, flags);
+        if (rc != FERRY_OK)
+            return rc;
+    }
+    if (!(flow->did & FY_DID_SET(FY_DID_OUT)))
+        fy_flow_list(ctx, flow, pe);
+    flow->did |= FY_DID(kind);
+    return FERRY_OK;
+}
+
+/* Result of a call into the transport, for the caller of a non-blocking operation. */
+static inline int fy_posted(struct ferry_ctx *ctx, struct fy_flow *flow, const struct ferry_op *op, int rc)
+{
+    if (fy_likely(rc == FERRY_DONE || rc == FERRY_OK))
+        return rc;
+    return fy_flow_retry(ctx, flow, op, rc);
+}
+
+/* A put. `blocking`: the source is free on return. FERRY_OK or an error. */
+static inline int fy_put(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint32_t pe, bool blocking)
+{
+    if (fy_unlikely(!src || !length))
+        return fy_null_buffer(ctx, pe, length, FERRY_OP_PUT);
+    struct fy_place place;
+    int rc = fy_locate(ctx, dest, length, pe, &place);
+    if (fy_unlikely(rc != FERRY_OK))
+        return rc;
+    struct fy_flow *flow = &ctx->flows[pe];
+    struct ferry_op op;
+    op.flags = 0;
+    rc = fy_flow_begin(ctx, flow, pe, FY_DID_PUT, &op.flags, false);
+    if (fy_unlikely(rc != FERRY_OK))
+        return rc;
+    const struct fy_lane *lane = flow->lane;
+    op.kind = FERRY_OP_PUT;
+    op.peer = pe;
+    op.local = (void *)(uintptr_t)src;
+    op.region = NULL;
+    op.key = place.key;
+    op.offset = place.offset;
+    op.length = length;
+    if (blocking && length <= lane->copy_max)
+        op.flags |= FERRY_OP_COPY;
+    fy_count(&ctx->counters.puts, 1);
+    fy_count(&ctx->counters.bytes_put, length);
+    if (fy_unlikely(length > lane->simple_max || ctx->limited))
+        rc = fy_rma_careful(ctx, flow, &op);
+    else
+        rc = fy_posted(ctx, flow, &op, lane->ops->rma(lane->handle, ctx->id, &op));
+    if (fy_likely(rc == FERRY_DONE || (rc == FERRY_OK && (!blocking || (op.flags & FERRY_OP_COPY)))))
+        return FERRY_OK;
+    return rc == FERRY_OK ? fy_complete_local(ctx, flow, pe) : rc;
+}
+
+static inline int fy_get(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint32_t pe, bool blocking)
+{
+    if (fy_unlikely(!dest || !length))
+        return fy_null_buffer(ctx, pe, length, FERRY_OP_GET);
+    struct fy_place place;
+    int rc = fy_locate(ctx, src, length, pe, &place);
+    if (fy_unlikely(rc != FERRY_OK))
+        return rc;
+    struct fy_flow *flow = &ctx->flows[pe];
+    struct ferry_op op;
+    op.flags = 0;
+    rc = fy_flow_begin(ctx, flow, pe, FY_DID_GET, &op.flags, false);
+    if (fy_unlikely(rc != FERRY_OK))
+        return rc;
+    const struct fy_lane *lane = flow->lane;
+    op.kind = FERRY_OP_GET;
+    op.peer = pe;
+    op.local = dest;
+    op.region = NULL;
+    op.key = place.key;
+    op.offset = place.offset;
+    op.length = length;
+    fy_count(&ctx->counters.gets, 1);
+    fy_count(&ctx->counters.bytes_got, length);
+    if (fy_unlikely(length > lane->simple_max || ctx->limited))
+        rc = fy_rma_careful(ctx, flow, &op);
+    else
+        rc = fy_posted(ctx, flow, &op, lane->ops->rma(lane->handle, ctx->id, &op));
+    if (fy_likely(rc == FERRY_DONE || (rc == FERRY_OK && !blocking)))
+        return FERRY_OK;
+    return rc == FERRY_OK ? fy_complete_local(ctx, flow, pe) : rc;
+}
+
+/* An 8-byte atomic; `old` NULL: not fetching. `strong`: ordered behind all that was posted before, as a signal is. */
+static inline int fy_amo(struct ferry_ctx *ctx, const void *word, unsigned kind, uint64_t operand, uint64_t compare,
+                         uint64_t *old, uint32_t pe, bool strong)
+{
+    if (fy_unlikely((uintptr_t)word & 7))
+        return fy_misaligned(ctx, word, pe);
+    struct fy_place place;
+    int rc = fy_locate(ctx, word, 8, pe, &place);
+    if (fy_unlikely(rc != FERRY_OK))
+        return rc;
+    struct fy_flow *flow = &ctx->flows[pe];
+    if (fy_unlikely(flow->epoch != ctx->epoch)) {
+        rc = fy_flow_enter(ctx, flow, pe);
+        if (rc != FERRY_OK)
+            return rc;
+    }
+    const struct fy_lane *lane = flow->lane;
+    fy_count(&ctx->counters.atomics, 1);
+    if (fy_unlikely(!(lane->amo64 & (old ? FERRY_AMO_FETCH_BIT(kind) : FERRY_AMO_BIT(kind)))))
+        return fy_amo_missing(ctx, &place, kind, operand, old, pe, strong);
+    struct ferry_op op;
+    op.flags = old ? FERRY_OP_FETCH : 0;
+    rc = fy_flow_begin(ctx, flow, pe, FY_DID_AMO, &op.flags, strong);
+    if (fy_unlikely(rc != FERRY_OK))
+        return rc;
+    op.kind = FERRY_OP_AMO;
+    op.amo = (uint8_t)kind;
+    op.width = 8;
+    op.peer = pe;
+    op.local = old;
+    op.region = NULL;
+    op.key = place.key;
+    op.offset = place.offset;
+    op.length = 8;
+    op.operand = operand;
+    op.compare = compare;
+    if (fy_unlikely(ctx->limited)) {
+        rc = fy_flow_throttle(ctx, flow, pe, 8);
+        if (rc != FERRY_OK)
+            return rc;
+    }
+    rc = fy_posted(ctx, flow, &op, lane->ops->amo(lane->handle, ctx->id, &op));
+    if (fy_likely(rc == FERRY_DONE || (rc == FERRY_OK && !old)))
+        return FERRY_OK;
+    return rc == FERRY_OK ? fy_complete_local(ctx, flow, pe) : rc;
+}
+
+/* The put and its signal as one operation of the transport. */
+static inline int fy_put_signal_native(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, struct ferry_op *op)
+{
+    const struct fy_lane *lane = flow->lane;
+    fy_count(&ctx->counters.puts, 1);
+    fy_count(&ctx->counters.signals, 1);
+    fy_count(&ctx->counters.bytes_put, op->length);
+    if (fy_unlikely(ctx->limited)) {
+        int rc = fy_flow_throttle(ctx, flow, pe, op->length);
+        if (rc != FERRY_OK)
+            return rc;
+    }
+    return fy_posted(ctx, flow, op, lane->ops->put_signal(lane->handle, ctx->id, op));
+}
+
+/* put_signal where the transport lacks it, or not as strong as asked: a put, then a signal behind it. */
+int fy_put_signal_made(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
+                       unsigned how, uint32_t pe, bool blocking);
+int fy_bad_signal(struct ferry_ctx *ctx, unsigned how, uint32_t pe);
+
+/* The signal alone: 0 SET, 1 ADD, perhaps | FY_SIGNAL_WEAK. */
+static inline int fy_signal(struct ferry_ctx *ctx, uint64_t *signal, uint64_t value, unsigned how, uint32_t pe)
+{
+    unsigned op = how & ~FY_SIGNAL_WEAK;
+    if (fy_unlikely(op > 1))
+        return fy_bad_signal(ctx, how, pe);
+    fy_count(&ctx->counters.signals, 1);
+    return fy_amo(ctx, signal, op == 0 ? FERRY_AMO_SET : FERRY_AMO_ADD, value, 0, NULL, pe, !(how & FY_SIGNAL_WEAK));
+}
+
+static inline int fy_put_signal(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint64_t *signal,
+                                uint64_t value, unsigned how, uint32_t pe, bool blocking)
+{
+    struct fy_flow *flow = &ctx->flows[pe];
+    if (fy_unlikely(flow->epoch != ctx->epoch)) {
+        int entered = fy_flow_enter(ctx, flow, pe);
+        if (entered != FERRY_OK)
+            return entered;
+    }
+    const struct fy_lane *lane = flow->lane;
+    bool weak = (how & FY_SIGNAL_WEAK) != 0;
+    if (fy_unlikely(!length || !src || (how & ~FY_SIGNAL_WEAK) > 1 || !lane->signal_native || length > lane->simple_max ||
+                    !(lane->signal_strong || weak) || (blocking && length > lane->copy_max)))
+        return fy_put_signal_made(ctx, dest, src, length, signal, value, how, pe, blocking);
+    struct fy_place place, mark;
+    int rc = fy_locate(ctx, dest, length, pe, &place);
+    if (fy_likely(rc == FERRY_OK))
+        rc = (uintptr_t)signal & 7 ? fy_misaligned(ctx, signal, pe) : fy_locate(ctx, signal, 8, pe, &mark);
+    if (fy_unlikely(rc != FERRY_OK))
+        return rc;
+    struct ferry_op op;
+    op.flags = (blocking ? FERRY_OP_COPY : 0) | (weak ? FERRY_OP_WEAK : 0);
+    rc = fy_flow_begin(ctx, flow, pe, FY_DID_PUT, &op.flags, false);
+    if (fy_unlikely(rc != FERRY_OK))
+        return rc;
+    flow->did |= FY_DID(FY_DID_AMO);
+    op.kind = FERRY_OP_PUT_SIGNAL;
+    op.amo = (how & ~FY_SIGNAL_WEAK) == 0 ? FERRY_AMO_SET : FERRY_AMO_ADD;
+    op.width = 8;
+    op.peer = pe;
+    op.local = (void *)(uintptr_t)src;
+    op.region = NULL;
+    op.key = place.key;
+    op.offset = place.offset;
+    op.length = length;
+    op.operand = value;
+    op.signal_key = mark.key;
+    op.signal_offset = mark.offset;
+    rc = fy_put_signal_native(ctx, flow, pe, &op);
+    return rc == FERRY_DONE ? FERRY_OK : rc;
+}
+
+#endif

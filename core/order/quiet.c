@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Completion: waiting for tickets, quiet for one peer and for all, and what quiet means once a peer is dead.
+ * Called by the channel's thread, or under its lock. Cost follows what is outstanding, not the size of the job. */
+#include "channel.h"
+
+#include "post.h"
+
+static void flow_clear(struct ferry_ctx *ctx, struct fy_flow *flow)
+{
+    if (flow->did & FY_DID_SET(FY_DID_OUT))
+        ctx->n_busy--;
+    flow->did = 0;
+    flow->ops = 0;
+    flow->bytes = 0;
+    flow->ticket = 0;
+}
+
+int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, uint64_t *ticket, const char *doing)
+{
+    struct fy_world *world = ctx->world;
+    struct fy_backoff backoff = {0};
+    uint64_t deadline = 0;
+    uint32_t ask = lane->caps->flags & FERRY_CAP_QUIET_PEER ? pe : FERRY_PEER_ALL;
+    for (;;) {
+        int rc = lane->ops->quiet(lane->handle, ctx->id, ask, ticket);
+        if (rc == FERRY_OK)
+            break;
+        if (rc < 0)
+            return fy_flow_failed(ctx, pe == FERRY_PEER_ALL ? ctx->listed[0] : pe, -1, rc);
+        if (lane->ops->progress(lane->handle, ctx->id) == FERRY_OK)
+            backoff.rounds = 0;
+        if (!fy_backoff(&backoff))
+            continue;
+        rc = fy_world_check(world, pe == FERRY_PEER_ALL ? -2 : (int)pe, doing);
+        if (rc != FERRY_OK)
+            return rc;
+        if (deadline == 0)
+            deadline = fy_deadline(world->timeout);
+        if (fy_now_ns() > deadline)
+            return fy_fail(world, FERRY_ERR_TIMEOUT, pe == FERRY_PEER_ALL ? -1 : (int)pe, (int)ctx->id, -1,
+                           "raise FERRY_TIMEOUT if a peer may be that slow", "%s: not complete on channel %u after %g s",
+                           doing, ctx->id, world->timeout);
+    }
+    *ticket = 0;
+    return FERRY_OK;
+}
+
+int fy_quiet_pe(struct ferry_ctx *ctx, uint32_t pe)
+{
+    struct fy_flow *flow = &ctx->flows[pe];
+    if (!(flow->did & FY_DID_SET(FY_DID_OUT)))
+        return FERRY_OK;
+    uint64_t ticket = 0;
+    int rc = fy_lane_wait(ctx, flow->lane, pe, &ticket, "quiet");
+    if (rc == FERRY_OK)
+        flow_clear(ctx, flow);
+    return rc;
+}
+
+int fy_complete_local(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe)
+{
+    (void)flow;
+    return fy_quiet_pe(ctx, pe);
+}
+
+/* After a death: the living one by one, where the transport can tell; flows to the dead are given up. */
+static int quiet_survivors(struct ferry_ctx *ctx)
+{
+    int result = FERRY_OK;
+    for (uint32_t i = 0; i < ctx->n_listed; i++) {
+        uint32_t pe = ctx->listed[i];
+        struct fy_flow *flow = &ctx->flows[pe];
+        if (!(flow->did & FY_DID_SET(FY_DID_OUT)))
+            continue;
+        int rc = fy_world_check(ctx->world, (int)pe, "quiet");
+        if (rc == FERRY_OK)
+            rc = fy_quiet_pe(ctx, pe);
+        if (rc == FERRY_OK)
+            continue;
+        result = rc;
+        flow_clear(ctx, flow);
+    }
+    return result;
+}
+
+static void forget_all(struct ferry_ctx *ctx)
+{
+    for (uint32_t i = 0; i < ctx->n_listed; i++) {
+        struct fy_flow *flow = &ctx->flows[ctx->listed[i]];
+        flow->listed = 0;
+        if (flow->did & FY_DID_SET(FY_DID_OUT))
+            flow_clear(ctx, flow);
+    }
+    ctx->n_listed = 0;
+}
+
+static int finish_after_death(struct ferry_ctx *ctx)
+{
+    int rc = quiet_survivors(ctx);
+    forget_all(ctx);
+    return rc;
+}
+
+int fy_quiet_all(struct ferry_ctx *ctx)
+{
+    if (ctx->n_busy == 0)
+        return FERRY_OK;
+    struct fy_world *world = ctx->world;
+    uint32_t lanes = 0;
+    for (uint32_t i = 0; i < ctx->n_listed; i++) {
+        struct fy_flow *flow = &ctx->flows[ctx->listed[i]];
+        if (flow->did & FY_DID_SET(FY_DID_OUT))
+            lanes |= 1u << flow->lane->index;
+    }
+    if (atomic_load(&world->deaths))
+        return finish_after_death(ctx);
+    int rc = FERRY_OK;
+    for (uint32_t i = 0; i < world->n_lanes && rc == FERRY_OK; i++) {
+        uint64_t ticket = 0;
+        if (lanes & 1u << i)
+            rc = fy_lane_wait(ctx, &world->lanes[i], FERRY_PEER_ALL, &ticket, "quiet");
+        if (rc == FERRY_ERR_PEER)
+            return finish_after_death(ctx);
+    }
+    forget_all(ctx);
+    return rc;
+}

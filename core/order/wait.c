@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Waits that look at memory and at the state of the job, and the dissemination barrier.
+ * Waits: any thread. Barrier: one thread per PE at a time. */
+#include "wait.h"
+
+#include "post.h"
+
+int fy_wait_turn(struct fy_world *world, struct fy_backoff *backoff, int check, const char *doing)
+{
+    if (world->locked)
+        fy_world_progress(world);
+    if (!fy_backoff(backoff))
+        return FERRY_OK;
+    return fy_world_check(world, check, doing);
+}
+
+int fy_wait_word(struct fy_world *world, const uint64_t *word, int cmp, uint64_t value, int check, const char *doing)
+{
+    struct fy_backoff backoff = {0};
+    while (!fy_compare(fy_look(word), cmp, value)) {
+        int rc = fy_wait_turn(world, &backoff, check, doing);
+        if (rc == FERRY_OK)
+            continue;
+        /* what the dead had sent may have arrived between the look and the verdict */
+        return fy_compare(fy_look(word), cmp, value) ? FERRY_OK : rc;
+    }
+    return FERRY_OK;
+}
+
+/* Dissemination: in round r, tell the PE 2^r further, wait for the one 2^r before. Words only grow, and have one writer
+ * each, so a barrier that runs ahead by one does no harm (Hensgen, Finkel, Manber 1988). */
+int fy_barrier_pass(struct fy_barrier *barrier, const char *doing)
+{
+    struct ferry_ctx *ctx = barrier->ctx;
+    struct fy_world *world = ctx->world;
+    uint64_t number = ++barrier->number;
+    int rc = FERRY_OK;
+    for (uint32_t r = 0, step = 1; step < world->n_pes; r++, step <<= 1) {
+        uint64_t *word = barrier->words + r * FY_BARRIER_STRIDE;
+        uint32_t next = (uint32_t)(((uint64_t)world->my_pe + step) % world->n_pes);
+        fy_channel_lock(ctx);
+        rc = fy_signal(ctx, word, number, 0 /* SET */ | FY_SIGNAL_WEAK, next);
+        fy_channel_unlock(ctx);
+        if (rc == FERRY_OK)
+            rc = fy_wait_word(world, word, 3 /* GE */, number, -2, doing);
+        if (rc != FERRY_OK)
+            return rc;
+    }
+    return FERRY_OK;
+}

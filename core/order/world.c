@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What waits need from the world: is the job alive, and is there something to move along; and how failures are recorded.
+ * Any thread. */
+#include "channel.h"
+
+#include <stdio.h>
+
+int fy_fail(struct fy_world *world, int status, int pe, int channel, int operation, const char *hint, const char *format, ...)
+{
+    struct ferry_error record;
+    char text[sizeof(record.message)];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    fy_error_set(&record, status, hint, "%s", text);
+    record.peer = pe;
+    record.channel = channel;
+    record.operation = operation;
+    return fy_errors_thread(world->errors, &record);
+}
+
+static int report_abort(struct fy_world *world, const char *doing)
+{
+    int by = atomic_load(&world->abort_by);
+    return fy_fail(world, FERRY_ERR_ABORTED, by, -1, -1, NULL, "%s: pe %d aborted the job with code %d", doing, by,
+                   atomic_load(&world->abort_code));
+}
+
+static int report_death(struct fy_world *world, int pe, const char *doing)
+{
+    return fy_fail(world, FERRY_ERR_PEER, pe, -1, -1, "see the messages of that pe, or of the launcher, for why it died",
+                   "%s: pe %d is dead", doing, pe);
+}
+
+int fy_world_check(struct fy_world *world, int pe, const char *doing)
+{
+    if (atomic_load(&world->aborted))
+        return report_abort(world, doing);
+    uint32_t deaths = atomic_load(&world->deaths);
+    if (deaths == 0)
+        return FERRY_OK;
+    if (pe >= 0)
+        return atomic_load(&world->peers[pe].dead) ? report_death(world, pe, doing) : FERRY_OK;
+    if (pe == -1 && deaths == atomic_load(&world->acknowledged))
+        return FERRY_OK;
+    return report_death(world, atomic_load(&world->last_dead), doing);
+}
+
+static void progress_channel(struct fy_world *world, struct ferry_ctx *ctx)
+{
+    if (!ctx->shared || pthread_mutex_trylock(&ctx->lock) != 0)
+        return;
+    if (ctx->n_busy)
+        for (uint32_t i = 0; i < world->n_lanes; i++)
+            world->lanes[i].ops->progress(world->lanes[i].handle, ctx->id);
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+void fy_world_progress(struct fy_world *world)
+{
+    if (!world->locked || pthread_mutex_trylock(&world->lock) != 0)
+        return;
+    for (uint32_t i = 0; i < world->max_channels; i++)
+        if (world->channels[i])
+            progress_channel(world, world->channels[i]);
+    pthread_mutex_unlock(&world->lock);
+}
