@@ -48,6 +48,9 @@ struct fy_transport {
     struct ferry_caps caps;            /* host memory */
     struct ferry_error open_error;     /* what the plugin reported while opening */
     struct fy_transport *wrapped;      /* for a hook: what it wraps */
+    int by_path;                       /* named by a path: the plugin's own name counts, not the file's */
+    int examined;
+    int phase;                         /* enum fy_phase of internal.h; atomic */
 };
 
 struct fy_route {
@@ -60,10 +63,13 @@ struct fy_route {
     struct fy_transport **chosen;      /* outermost instance per choice, in order of preference */
     size_t n_chosen;
     int asked;                         /* 1: the user named transports, 0: auto */
+    int secure;                        /* set-uid program: paths in the environment are ignored */
+    pthread_mutex_t lock;              /* guards every open_error */
 };
 
-/* Folders: FERRY_PLUGIN_PATH (ignored when AT_SECURE), the folder beside the core library (both `../plugins` shapes of the build
- * tree and ferry/plugins-v1 of an installation), the compiled-in folder. */
+/* `error` is never NULL below.
+ * Folders: FERRY_PLUGIN_PATH (not from the environment of a set-uid program), the folder beside the core library (ferry/plugins-v1
+ * of an installation, else plugins of a build tree), the compiled-in folder. */
 int fy_route_create(const struct fy_log *log, const struct fy_source *source, const struct fy_route_services *services,
                     struct fy_route **route);
 /* Loads what `spec` names (auto: every plugin in the folders), checks ABI and options, probes. Fails with a record
@@ -72,12 +78,16 @@ int fy_route_create(const struct fy_log *log, const struct fy_source *source, co
 int fy_route_select(struct fy_route *route, const char *spec, struct ferry_error *error);
 /* Opens the chosen ones, wraps them in `hooks` (comma list or ""). In auto, those that fail to open are dropped. */
 int fy_route_open(struct fy_route *route, const struct ferry_open *how, const char *hooks, struct ferry_error *error);
-/* For ferry_info: everything in the folders, or what spec names, loaded and probed; no error for what is unusable. */
+/* For ferry_info: everything in the folders, or what spec names, loaded and probed; no error for what is unusable. What would
+ * be chosen is in `chosen`, and may be opened. `all`: also the rest of the folders, files hidden by an earlier folder included.
+ * FERRY_ERR_CONFIG, logged, for a spec that cannot be read. */
 int fy_route_survey(struct fy_route *route, const char *spec, int all);
 /* The reasons table, lines ended by newline, to be freed by the caller: candidate, outcome, file, reason, what to do. */
 char *fy_route_table(const struct fy_route *route);
-/* "loopback 0.1.0 abi 1.0, ibrc …": what PEs compare. */
+/* "loopback 0.1.0 abi 1.0, ibrc …": what PEs compare. Without hooks: one PE alone may be watched or disturbed. */
 void fy_route_signature(const struct fy_route *route, char *out, size_t size);
+/* Posts a batch: by the transport's own post, or one by one where it has none. Channel thread, like host_ops.post. */
+int fy_transport_post(struct fy_transport *t, uint32_t channel, const struct ferry_op *ops, size_t n, size_t *done);
 /* Closes transports, then frees; libraries stay loaded (drivers do not survive dlclose). */
 void fy_route_close(struct fy_route *route);
 
