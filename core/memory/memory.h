@@ -6,6 +6,7 @@
 
 #include "../base/log.h"
 #include "../route/route.h"
+#include <pthread.h>
 #include <stdatomic.h>
 
 #define FY_SEGMENTS_MAX 4096u
@@ -46,6 +47,10 @@ struct fy_heap_config {
     size_t n_transports;
     struct fy_memory_up up;
     double timeout; /* seconds, for import_key */
+    /* Serialises the setup calls into the transports (register, import, …) with those of the layer above. Taken inside the
+     * functions below and never held while PEs are waited for: not to be held by the caller. NULL: a lock of the heap's own. */
+    pthread_mutex_t *setup;
+    const char *system_root; /* for tests: read proc/ and sys/ under this folder instead of "/"; NULL otherwise */
 };
 
 /* Granules: the heap is divided in pieces of 1 << FY_GRANULE_SHIFT bytes; a segment is a whole number of them. */
