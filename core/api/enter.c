@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The default job, and the careful way into a context. The pointer below is the library's only process-wide state;
+ * it is changed by init and finalize and read by calls that name no job. */
+#include "api.h"
+
+static _Atomic(struct ferry_job *) default_job;
+
+struct ferry_job *fy_api_job(ferry_job_t *job)
+{
+    return job ? job : atomic_load(&default_job);
+}
+
+void fy_api_default_set(struct ferry_job *job)
+{
+    atomic_store(&default_job, job);
+}
+
+void fy_api_default_drop(struct ferry_job *job)
+{
+    struct ferry_job *expected = job;
+    atomic_compare_exchange_strong(&default_job, &expected, NULL);
+}
+
+int fy_api_enter(ferry_ctx_t **ctx, int pe, const char *call)
+{
+    if (!*ctx) {
+        struct ferry_job *job = fy_api_job(NULL);
+        if (!job)
+            return FERRY_ERR_STATE;
+        *ctx = job->default_ctx;
+    }
+    struct fy_world *world = (*ctx)->world;
+    if (pe != -1 && (uint32_t)pe >= world->n_pes)
+        return fy_fail(world, FERRY_ERR_ARG, -1, (int)(*ctx)->id, -1, NULL, "%s: pe %d is out of range, the job has 0 to %u",
+                       call, pe, world->n_pes - 1);
+    int rc = fy_world_check(world, pe == -1 ? (int)world->my_pe : pe, call);
+    if (rc != FERRY_OK)
+        return rc;
+    fy_channel_lock(*ctx);
+    return FERRY_OK;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * News that no call asked for: a PE died, somebody aborted, a transport lost something.
+ * Control thread, or a thread of a transport; blocks on nothing but short locks. */
+#include "job.h"
+
+#include <string.h>
+
+void fy_job_dead(void *arg, uint32_t pe, const char *why)
+{
+    struct ferry_job *job = arg;
+    struct fy_world *world = &job->world;
+    if (pe >= world->n_pes || atomic_exchange(&world->peers[pe].dead, 1))
+        return;
+    atomic_store(&world->last_dead, (int32_t)pe);
+    atomic_fetch_add(&world->deaths, 1);
+    struct ferry_error record;
+    fy_error_set(&record, FERRY_ERR_PEER, "see the messages of that pe, or of the launcher, for why it died",
+                 "pe %u is dead: %s", pe, why);
+    record.peer = (int32_t)pe;
+    fy_errors_job(job->errors, &record);
+    fy_log(&job->log, FERRY_LOG_WARN, "%s", record.message);
+    fy_world_alarm(world);
+}
+
+void fy_job_aborted(void *arg, uint32_t by, int code)
+{
+    struct ferry_job *job = arg;
+    struct fy_world *world = &job->world;
+    if (atomic_load(&world->aborted))
+        return;
+    atomic_store(&world->abort_by, (int32_t)by);
+    atomic_store(&world->abort_code, code);
+    atomic_store(&world->aborted, 1);
+    struct ferry_error record;
+    fy_error_set(&record, FERRY_ERR_ABORTED, NULL, "pe %u aborted the job with code %d", by, code);
+    record.peer = (int32_t)by;
+    fy_errors_job(job->errors, &record);
+    if (by != world->my_pe)
+        fy_log(&job->log, FERRY_LOG_WARN, "%s", record.message);
+    fy_world_alarm(world);
+}
+
+void fy_job_transport_error(void *arg, const struct ferry_error *record)
+{
+    struct ferry_job *job = arg;
+    fy_errors_job(job->errors, record);
+    fy_log(&job->log, FERRY_LOG_ERROR, "%s%s%s", record->message, record->hint[0] ? "; " : "", record->hint);
+}

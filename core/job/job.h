@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The job object: everything one PE holds, from options to the symmetric heap. No state lives outside it.
+ * Made and unmade by the setup thread; the control and service threads work on it in between. */
+#ifndef FY_JOB_JOB_H
+#define FY_JOB_JOB_H
+
+#include "../base/option.h"
+#include "../memory/memory.h"
+#include "../order/channel.h"
+#include "../order/wait.h"
+#include "../route/route.h"
+#include "boot.h"
+
+struct ferry_job {
+    struct fy_world world;
+    struct fy_log log;
+    struct fy_errors *errors;
+    char **overrides; /* copy of attr->options */
+    struct fy_source source;
+    struct fy_options options;
+    struct fy_boot *boot;
+    struct fy_route *route;
+    struct fy_heap *heap;
+    struct fy_barrier barrier;
+    struct ferry_ctx *default_ctx;
+    uint32_t local_pes;
+    uint8_t secret[FERRY_SECRET_BYTES];
+    uint64_t job_id;
+
+    /* service endpoints: n_lanes * n_pes records of endpoint_stride bytes, sealed */
+    uint8_t *endpoints;
+    size_t endpoint_stride;
+
+    pthread_t service;
+    bool service_running;
+    _Atomic bool service_stop;
+
+    struct fy_counters retired; /* of destroyed contexts; guarded by world.lock */
+};
+
+/* job_init.c, job_final.c: what ferry_init and ferry_finalize do. */
+int fy_job_init(const ferry_attr_t *attr, struct ferry_job **job);
+int fy_job_finalize(struct ferry_job *job);
+/* Releases whatever there is; no communication. */
+void fy_job_release(struct ferry_job *job);
+
+/* agree.c: exchanges what must be equal on all PEs, and whether each got this far. `mine` is this PE's status so far, with
+ * its record in *error; if any PE failed, every PE gets an error that names it. */
+int fy_job_agree(struct ferry_job *job, int mine, struct ferry_error *error);
+
+/* The same for any later step: FERRY_OK only if it is OK on every PE. */
+int fy_job_same_fate(struct ferry_job *job, int mine, const char *step, struct ferry_error *error);
+
+/* wire.c: endpoints, who reaches whom, connect requests. */
+int fy_job_wire(struct ferry_job *job, struct ferry_error *error);
+const void *fy_job_endpoint(void *job, uint32_t lane, uint32_t pe, size_t *size);
+int fy_job_call(void *job, uint32_t pe, const void *request, size_t size, void *reply, size_t capacity, size_t *reply_size,
+                struct ferry_error *error);
+int fy_job_serve(void *job, uint32_t from, uint32_t type, const void *request, size_t size, void *reply, size_t capacity,
+                 size_t *reply_size);
+
+/* events.c: news from the control thread and from transports. */
+void fy_job_dead(void *job, uint32_t pe, const char *why);
+void fy_job_aborted(void *job, uint32_t by, int code);
+void fy_job_transport_error(void *job, const struct ferry_error *record);
+
+/* service.c: the thread that serves targets and moves operations along, for transports that want it. */
+int fy_job_service_start(struct ferry_job *job, struct ferry_error *error);
+void fy_job_service_stop(struct ferry_job *job);
+
+#endif

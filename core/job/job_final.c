@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ferry_finalize: completes, waits for the others, releases in the reverse order of making.
+ * Setup thread; no other thread uses the job any more. */
+#include "job.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+
+void fy_job_release(struct ferry_job *job)
+{
+    fy_job_service_stop(job);
+    for (uint32_t i = 0; job->world.channels && i < job->world.max_channels; i++)
+        if (job->world.channels[i])
+            fy_channel_destroy(job->world.channels[i]);
+    if (job->heap)
+        fy_heap_destroy(job->heap);
+    if (job->route)
+        fy_route_close(job->route);
+    if (job->boot)
+        fy_boot_close(job->boot);
+    fy_options_free(&job->options);
+    for (char **o = job->overrides; o && *o; o++)
+        free(*o);
+    free(job->overrides);
+    free(job->world.channels);
+    free(job->world.peers);
+    free(job->endpoints);
+    if (job->errors)
+        fy_errors_destroy(job->errors);
+    pthread_mutex_destroy(&job->world.lock);
+    sodium_memzero(job->secret, sizeof(job->secret));
+    free(job);
+}
+
+static int quiet_everything(struct ferry_job *job)
+{
+    int result = FERRY_OK;
+    for (uint32_t i = 0; i < job->world.max_channels; i++) {
+        struct ferry_ctx *ctx = job->world.channels[i];
+        if (!ctx)
+            continue;
+        fy_channel_lock(ctx);
+        int rc = fy_quiet_all(ctx);
+        fy_channel_unlock(ctx);
+        if (result == FERRY_OK)
+            result = rc;
+    }
+    return result;
+}
+
+int fy_job_finalize(struct ferry_job *job)
+{
+    int result = quiet_everything(job);
+    struct ferry_error error;
+    int rc = fy_world_check(&job->world, -2, "finalize");
+    if (rc == FERRY_OK)
+        rc = fy_boot_barrier(job->boot, "finalize", 0, &error);
+    if (result == FERRY_OK)
+        result = rc;
+    fy_job_release(job);
+    return result;
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ferry_init, step by step: options, transports, meeting, agreement, opening, wiring, heap, channels.
+ * Setup thread. A failure that only this PE sees is carried to the others, so that all end together. */
+#include "job.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char **copy_strings(const char *const *from)
+{
+    size_t n = 0;
+    while (from && from[n])
+        n++;
+    char **copy = calloc(n + 1, sizeof(*copy));
+    for (size_t i = 0; copy && i < n; i++) {
+        copy[i] = strdup(from[i]);
+        if (!copy[i])
+            break;
+    }
+    return copy;
+}
+
+static int no_memory(struct ferry_error *error, const char *what)
+{
+    fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory for %s", what);
+    return FERRY_ERR_NOMEM;
+}
+
+static int read_options(struct ferry_job *job, const ferry_attr_t *attr, struct ferry_error *error)
+{
+    fy_log_init(&job->log);
+    job->log.sink = attr->log;
+    job->log.sink_arg = attr->log_arg;
+    job->overrides = copy_strings(attr->options);
+    if (!job->overrides)
+        return no_memory(error, "options");
+    job->source = (struct fy_source){(const char *const *)job->overrides, environ};
+    int rc = fy_options_load(&job->options, fy_core_options, NULL, &job->source, error);
+    if (rc != FERRY_OK)
+        return rc;
+    job->log.level = (int)fy_options_number(&job->options, "log");
+    job->world.timeout = fy_options_seconds(&job->options, "timeout");
+    job->world.queue_ops = (uint32_t)fy_options_number(&job->options, "queue_ops");
+    job->world.queue_bytes = (uint64_t)fy_options_number(&job->options, "queue_bytes");
+    int64_t channels = fy_options_number(&job->options, "channels");
+    if (channels < 1 || channels > 65536) {
+        fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_CHANNELS is %lld, accepted are 1 to 65536", (long long)channels);
+        return FERRY_ERR_CONFIG;
+    }
+    job->world.max_channels = (uint32_t)channels + 1; /* the barrier has one of its own */
+    return FERRY_OK;
+}
+
+/* Who am I, and where do we meet. */
+struct place {
+    int rank, n_pes;
+    const ferry_uniqueid_t *id;
+    const ferry_bootstrap_functions_t *functions;
+    ferry_uniqueid_t parsed;
+};
+
+static int place_from_environment(struct ferry_job *job, struct place *place, struct ferry_error *error)
+{
+    int64_t rank = fy_options_number(&job->options, "rank"), size = fy_options_number(&job->options, "size");
+    const char *id = fy_options_string(&job->options, "id");
+    if (rank == -1 && size == 0 && !id[0]) {
+        place->rank = 0;
+        place->n_pes = 1;
+        return FERRY_OK;
+    }
+    if (rank < 0 || size < 1 || rank >= size || size > 1 << 24) {
+        fy_error_set(error, FERRY_ERR_CONFIG, "start the program with ferry-run, or unset all three",
+                     "FERRY_RANK %lld and FERRY_SIZE %lld do not go together", (long long)rank, (long long)size);
+        return FERRY_ERR_CONFIG;
+    }
+    place->rank = (int)rank;
+    place->n_pes = (int)size;
+    if (size == 1)
+        return FERRY_OK;
+    if (ferry_uniqueid_from_text(id, &place->parsed) != FERRY_OK) {
+        fy_error_set(error, FERRY_ERR_CONFIG, "start the program with ferry-run",
+                     "FERRY_ID is %s", id[0] ? "not a unique id in hexadecimal" : "not set, and FERRY_SIZE is above 1");
+        return FERRY_ERR_CONFIG;
+    }
+    place->id = &place->parsed;
+    return FERRY_OK;
+}
+
+static int place_from_attributes(const ferry_attr_t *attr, struct place *place, struct ferry_error *error)
+{
+    const char *missing = NULL;
+    if (attr->n_pes < 1 || attr->rank < 0 || attr->rank >= attr->n_pes) {
+        fy_error_set(error, FERRY_ERR_ARG, NULL, "attribute rank %d is not below n_pes %d, or negative", attr->rank, attr->n_pes);
+        return FERRY_ERR_ARG;
+    }
+    if (attr->bootstrap == FERRY_BOOTSTRAP_UNIQUEID && !attr->id)
+        missing = "id";
+    if (attr->bootstrap == FERRY_BOOTSTRAP_FUNCTIONS &&
+        (!attr->functions || !attr->functions->allgather || !attr->functions->barrier))
+        missing = "functions";
+    if (missing && attr->n_pes > 1) {
+        fy_error_set(error, FERRY_ERR_ARG, NULL, "attribute %s is null", missing);
+        return FERRY_ERR_ARG;
+    }
+    place->rank = attr->rank;
+    place->n_pes = attr->n_pes;
+    place->id = attr->bootstrap == FERRY_BOOTSTRAP_UNIQUEID ? attr->id : NULL;
+    place->functions = attr->bootstrap == FERRY_BOOTSTRAP_FUNCTIONS ? attr->functions : NULL;
+    return FERRY_OK;
+}
+
+static int find_place(struct ferry_job *job, const ferry_attr_t *attr, struct place *place, struct ferry_error *error)
+{
+    if (attr->bootstrap == FERRY_BOOTSTRAP_ENV)
+        return place_from_environment(job, place, error);
+    if (attr->bootstrap == FERRY_BOOTSTRAP_UNIQUEID || attr->bootstrap == FERRY_BOOTSTRAP_FUNCTIONS)
+        return place_from_attributes(attr, place, error);
+    fy_error_set(error, FERRY_ERR_ARG, NULL, "attribute bootstrap is %d, which is none of enum ferry_bootstrap", attr->bootstrap);
+    return FERRY_ERR_ARG;
+}
+
+static int make_world(struct ferry_job *job, const struct place *place, struct ferry_error *error)
+{
+    struct fy_world *world = &job->world;
+    world->log = &job->log;
+    world->errors = job->errors;
+    world->my_pe = (uint32_t)place->rank;
+    world->n_pes = (uint32_t)place->n_pes;
+    job->log.pe = place->rank;
+    world->call = fy_job_call;
+    world->endpoint = fy_job_endpoint;
+    world->arg = job;
+    world->peers = calloc(world->n_pes, sizeof(*world->peers));
+    world->channels = calloc(world->max_channels, sizeof(*world->channels));
+    if (!world->peers || !world->channels)
+        return no_memory(error, "the table of pes");
+    atomic_store(&world->last_dead, -1);
+    return FERRY_OK;
+}
+
+static int watch_fd(void *job, int fd, void (*fn)(void *arg), void *arg)
+{
+    return fy_boot_watch(((struct ferry_job *)job)->boot, fd, fn, arg);
+}
+
+static void unwatch_fd(void *job, int fd)
+{
+    fy_boot_unwatch(((struct ferry_job *)job)->boot, fd);
+}
+
+static void warn_unknown(struct ferry_job *job)
+{
+    static const char *const foreign[] = {"FERRY_IBRC_", "FERRY_LIBFABRIC_", "FERRY_UCX_", "FERRY_LOOPBACK_", "FERRY_CHAOS_",
+                                          "FERRY_COUNT_", NULL};
+    const struct fy_options **known = calloc(job->route->n_candidates + 2, sizeof(*known));
+    if (!known)
+        return;
+    size_t n = 0;
+    known[n++] = &job->options;
+    for (size_t i = 0; i < job->route->n_candidates; i++)
+        known[n++] = &job->route->candidates[i]->options;
+    if (job->world.my_pe == 0) /* all PEs share an environment, as a rule: once is enough */
+        fy_options_warn_unknown(&job->source, known, foreign, &job->log);
+    free(known);
+}
+
+static int select_transports(struct ferry_job *job, struct ferry_error *error)
+{
+    struct fy_route_services services = {.arg = job, .watch_fd = watch_fd, .unwatch_fd = unwatch_fd,
+                                         .error = fy_job_transport_error};
+    int rc = fy_route_create(&job->log, &job->source, &services, &job->route);
+    if (rc != FERRY_OK)
+        return no_memory(error, "the table of transports");
+    rc = fy_route_select(job->route, fy_options_string(&job->options, "transport"), error);
+    warn_unknown(job);
+    return rc;
+}
+
+static int meet(struct ferry_job *job, const struct place *place, struct ferry_error *error)
+{
+    struct fy_boot_config config = {
+        .log = &job->log,
+        .rank = job->world.my_pe,
+        .n_pes = job->world.n_pes,
+        .id = place->id,
+        .functions = place->functions,
+        .interface_ = fy_options_string(&job->options, "interface"),
+        .timeout = job->world.timeout,
+        .peer_timeout = fy_options_seconds(&job->options, "peer_timeout"),
+        .events = {job, fy_job_dead, fy_job_aborted, fy_job_serve},
+    };
+    int rc = fy_boot_start(&config, &job->boot, error);
+    if (rc == FERRY_OK)
+        fy_boot_secret(job->boot, job->secret, &job->job_id);
+    return rc;
+}
+
+static int open_transports(struct ferry_job *job, struct ferry_error *error)
+{
+    struct ferry_open how = {.size = sizeof(how), .my_pe = job->world.my_pe, .n_pes = job->world.n_pes,
+                             .max_channels = job->world.max_channels, .job_id = job->job_id};
+    memcpy(how.secret, job->secret, sizeof(how.secret));
+    int rc = fy_route_open(job->route, &how, fy_options_string(&job->options, "hooks"), error);
+    if (rc == FERRY_OK)
+        fy_world_lanes(&job->world, job->route->chosen, job->route->n_chosen);
+    return fy_job_same_fate(job, rc, "opening of transports", error);
+}
+
+static int heap_allgather(void *arg, const void *mine, void *all, size_t length, const char *step, struct ferry_error *error)
+{
+    struct ferry_job *job = arg;
+    return fy_boot_allgather(job->boot, mine, all, length, step, job->world.timeout, error);
+}
+
+static int heap_transport_of(void *arg, uint32_t pe)
+{
+    struct ferry_job *job = arg;
+    return job->world.peers[pe].lane;
+}
+
+static int make_heap(struct ferry_job *job, struct ferry_error *error)
+{
+    struct fy_heap_config config = {
+        .log = &job->log,
+        .my_pe = job->world.my_pe,
+        .n_pes = job->world.n_pes,
+        .local_pes = job->local_pes,
+        .reserve = (size_t)fy_options_number(&job->options, "heap_size"),
+        .chunk = (size_t)fy_options_number(&job->options, "heap_chunk"),
+        .transports = job->route->chosen,
+        .n_transports = job->route->n_chosen,
+        .up = {job, heap_allgather, heap_transport_of},
+        .timeout = job->world.timeout,
+    };
+    int rc = fy_heap_create(&config, &job->heap, error);
+    job->world.heap = job->heap;
+    return fy_job_same_fate(job, rc, "reservation of the heap", error);
+}
+
+static int make_channels(struct ferry_job *job, struct ferry_error *error)
+{
+    void *words;
+    int rc = fy_heap_alloc(job->heap, FY_BARRIER_BYTES, 64, &words, error);
+    if (rc != FERRY_OK)
+        return rc;
+    job->barrier.words = words;
+    rc = fy_channel_create(&job->world, true, true, &job->default_ctx, error);
+    if (rc == FERRY_OK)
+        rc = fy_channel_create(&job->world, false, true, &job->barrier.ctx, error);
+    if (job->default_ctx)
+        job->default_ctx->job = job;
+    if (rc == FERRY_OK)
+        rc = fy_job_service_start(job, error);
+    return fy_job_same_fate(job, rc, "first contexts", error);
+}
+
+static int join(struct ferry_job *job, const ferry_attr_t *attr, struct ferry_error *error)
+{
+    struct place place = {0};
+    int rc = read_options(job, attr, error);
+    if (rc == FERRY_OK)
+        rc = find_place(job, attr, &place, error);
+    if (rc == FERRY_OK)
+        rc = make_world(job, &place, error);
+    if (rc != FERRY_OK)
+        return rc;
+    int selected = select_transports(job, error);
+    struct ferry_error meeting;
+    rc = meet(job, &place, &meeting);
+    if (rc != FERRY_OK) {
+        if (selected == FERRY_OK)
+            *error = meeting;
+        return selected != FERRY_OK ? selected : rc;
+    }
+    rc = fy_job_agree(job, selected, error);
+    if (rc == FERRY_OK)
+        rc = open_transports(job, error);
+    if (rc == FERRY_OK)
+        rc = fy_job_wire(job, error);
+    if (rc == FERRY_OK)
+        rc = make_heap(job, error);
+    if (rc == FERRY_OK)
+        rc = make_channels(job, error);
+    return rc;
+}
+
+int fy_job_init(const ferry_attr_t *attr, struct ferry_job **out)
+{
+    struct ferry_error error;
+    fy_error_set(&error, FERRY_ERR_NOMEM, NULL, "no memory for a job");
+    int rc = FERRY_ERR_NOMEM;
+    struct ferry_job *job = calloc(1, sizeof(*job));
+    if (job) {
+        pthread_mutex_init(&job->world.lock, NULL);
+        rc = fy_errors_create(&job->errors);
+    }
+    if (rc == FERRY_OK)
+        rc = join(job, attr, &error);
+    if (rc == FERRY_OK)
+        fy_error_set(&error, FERRY_OK, NULL, "%s", "");
+    if (attr->error) {
+        uint32_t size = attr->error->size;
+        error.size = size && size < sizeof(error) ? size : sizeof(error);
+        memcpy(attr->error, &error, error.size);
+    }
+    if (rc == FERRY_OK) {
+        *out = job;
+        return rc;
+    }
+    if (job) {
+        fy_log(&job->log, FERRY_LOG_ERROR, "cannot start: %s%s%s", error.message, error.hint[0] ? "; " : "", error.hint);
+        fy_job_release(job);
+    }
+    return rc;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Wiring: exchanges the service endpoints, decides which transport carries a peer, carries connect requests.
+ * Setup thread; serving runs on the control thread. */
+#include "job.h"
+
+#include "../base/blob.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CALL_CONNECT 1u
+
+struct record {
+    struct fy_blob blob;
+    uint8_t bytes[FERRY_ENDPOINT_MAX];
+};
+
+static int export_endpoints(struct ferry_job *job, struct record *own, size_t *largest, struct ferry_error *error)
+{
+    *largest = 0;
+    for (uint32_t i = 0; i < job->world.n_lanes; i++) {
+        const struct fy_lane *lane = &job->world.lanes[i];
+        size_t size = 0;
+        int rc = lane->ops->export_endpoint(lane->handle, own[i].bytes, &size);
+        if (rc >= 0 && size > FERRY_ENDPOINT_MAX)
+            rc = FERRY_ERR_LIMIT;
+        if (rc < 0) {
+            fy_error_set(error, rc, NULL, "transport %s gave no endpoint (%zu bytes, %u allowed): %s",
+                         job->world.transports[i]->name, size, FERRY_ENDPOINT_MAX, ferry_status_string(rc));
+            return rc;
+        }
+        fy_blob_seal(&own[i].blob, FY_BLOB_ENDPOINT, job->world.my_pe, (uint16_t)size);
+        *largest = size > *largest ? size : *largest;
+    }
+    return FERRY_OK;
+}
+
+/* Sizes differ between transports, not much between PEs: agree on the largest, then exchange records of that size. */
+static int agree_stride(struct ferry_job *job, uint64_t largest, struct ferry_error *error)
+{
+    uint64_t *all = calloc(job->world.n_pes, sizeof(*all));
+    if (!all) {
+        fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory for %u endpoints", job->world.n_pes);
+        return FERRY_ERR_NOMEM;
+    }
+    int rc = fy_boot_allgather(job->boot, &largest, all, sizeof(largest), "sizes of endpoints", job->world.timeout, error);
+    for (uint32_t pe = 0; pe < job->world.n_pes && rc == FERRY_OK; pe++)
+        largest = all[pe] > largest ? all[pe] : largest;
+    free(all);
+    if (rc == FERRY_OK && largest > FERRY_ENDPOINT_MAX) {
+        rc = FERRY_ERR_MISMATCH;
+        fy_error_set(error, rc, NULL, "a pe has an endpoint of %llu bytes, %u are allowed", (unsigned long long)largest,
+                     FERRY_ENDPOINT_MAX);
+    }
+    job->endpoint_stride = sizeof(struct fy_blob) + ((largest + 7) & ~(size_t)7);
+    return rc;
+}
+
+static int exchange_endpoints(struct ferry_job *job, const struct record *own, struct ferry_error *error)
+{
+    size_t stride = job->endpoint_stride, mine = stride * job->world.n_lanes;
+    uint8_t *packed = calloc(1, mine);
+    job->endpoints = calloc(job->world.n_pes, mine);
+    if (!packed || !job->endpoints) {
+        free(packed);
+        fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory for %u endpoints", job->world.n_pes);
+        return FERRY_ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < job->world.n_lanes; i++)
+        memcpy(packed + i * stride, &own[i], sizeof(own[i].blob) + own[i].blob.size);
+    int rc = fy_boot_allgather(job->boot, packed, job->endpoints, mine, "endpoints", job->world.timeout, error);
+    free(packed);
+    return rc;
+}
+
+const void *fy_job_endpoint(void *arg, uint32_t lane, uint32_t pe, size_t *size)
+{
+    struct ferry_job *job = arg;
+    const uint8_t *record = job->endpoints + ((size_t)pe * job->world.n_lanes + lane) * job->endpoint_stride;
+    const void *payload = NULL;
+    *size = 0;
+    if (fy_blob_open(record, job->endpoint_stride, FY_BLOB_ENDPOINT, pe, &payload, size))
+        return NULL;
+    return payload;
+}
+
+/* The first transport in the order that reaches the peer. */
+static int choose_lane(struct ferry_job *job, uint32_t pe, struct ferry_error *error)
+{
+    char reasons[256] = "";
+    for (uint32_t i = 0; i < job->world.n_lanes; i++) {
+        const struct fy_lane *lane = &job->world.lanes[i];
+        char why[128] = "no reason given";
+        size_t size;
+        const void *endpoint = fy_job_endpoint(job, i, pe, &size);
+        int rc = endpoint ? lane->ops->reach(lane->handle, pe, endpoint, size, why, sizeof(why)) : FERRY_ERR_TRANSPORT;
+        if (rc >= 0) {
+            job->world.peers[pe].lane = (int8_t)i;
+            return FERRY_OK;
+        }
+        size_t used = strlen(reasons);
+        snprintf(reasons + used, sizeof(reasons) - used, "%s%s: %s", used ? "; " : "", job->world.transports[i]->name,
+                 endpoint ? why : "its endpoint arrived damaged");
+    }
+    fy_error_set(error, FERRY_ERR_UNREACHABLE, "name a transport in FERRY_TRANSPORT that spans both hosts",
+                 "no chosen transport reaches pe %u from pe %u (%s)", pe, job->world.my_pe, reasons);
+    error->peer = (int32_t)pe;
+    return FERRY_ERR_UNREACHABLE;
+}
+
+int fy_job_wire(struct ferry_job *job, struct ferry_error *error)
+{
+    struct record *own = calloc(job->world.n_lanes, sizeof(*own));
+    size_t largest = 0;
+    int rc = own ? export_endpoints(job, own, &largest, error) : FERRY_ERR_NOMEM;
+    if (!own)
+        fy_error_set(error, rc, NULL, "no memory for endpoints");
+    rc = fy_job_same_fate(job, rc, "opening of transports", error);
+    if (rc == FERRY_OK)
+        rc = agree_stride(job, largest, error);
+    if (rc == FERRY_OK)
+        rc = exchange_endpoints(job, own, error);
+    free(own);
+    if (rc != FERRY_OK)
+        return rc;
+    for (uint32_t pe = 0; pe < job->world.n_pes && rc == FERRY_OK; pe++)
+        rc = choose_lane(job, pe, error);
+    return fy_job_same_fate(job, rc, "choice of transports", error);
+}
+
+int fy_job_call(void *arg, uint32_t pe, const void *request, size_t size, void *reply, size_t capacity, size_t *reply_size,
+                struct ferry_error *error)
+{
+    struct ferry_job *job = arg;
+    return fy_boot_call(job->boot, pe, CALL_CONNECT, request, size, reply, capacity, reply_size, job->world.timeout, error);
+}
+
+int fy_job_serve(void *arg, uint32_t from, uint32_t type, const void *request, size_t size, void *reply, size_t capacity,
+                 size_t *reply_size)
+{
+    struct ferry_job *job = arg;
+    uint32_t index, channel;
+    *reply_size = 0;
+    if (type != CALL_CONNECT || size < 8 || capacity < FERRY_ENDPOINT_MAX)
+        return FERRY_ERR_UNSUPPORTED;
+    memcpy(&index, request, 4);
+    memcpy(&channel, (const uint8_t *)request + 4, 4);
+    if (index >= job->world.n_lanes)
+        return FERRY_ERR_ARG;
+    const struct fy_lane *lane = &job->world.lanes[index];
+    struct ferry_connect io = {.size = sizeof(io), .phase = FERRY_CONNECT_SERVE, .in = (const uint8_t *)request + 8,
+                               .in_size = size - 8, .out = reply};
+    int rc = lane->ops->connect(lane->handle, channel, from, &io);
+    if (rc == FERRY_OK)
+        *reply_size = io.out_size;
+    return rc;
+}
