@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * PEs as threads or as child processes of a test. The main thread starts and joins them.
+ * See pes.h. */
+#include "pes.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *pes_transport(void)
+{
+    const char *name = getenv("TEST_TRANSPORT");
+    return name && *name ? name : "loopback";
+}
+
+unsigned long pes_scaled(unsigned long full)
+{
+    const char *scale = getenv("TEST_SCALE");
+    unsigned long percent = scale ? strtoul(scale, NULL, 10) : 100;
+    unsigned long n = full * percent / 100;
+    return n ? n : 1;
+}
+
+double pes_now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+bool pes_expect(struct pe *pe, bool good, const char *what, const char *file, int line)
+{
+    if (good)
+        return true;
+    if (atomic_fetch_add(&pe->run->failures, 1) < 10)
+        fprintf(stderr, "%s:%d: pe %d: failed: %s\n", file, line, pe->rank, what);
+    return false;
+}
+
+bool pes_expect_ok(struct pe *pe, int status, const char *what, const char *file, int line)
+{
+    if (status == FERRY_OK)
+        return true;
+    struct ferry_error error = {.size = sizeof(error)};
+    ferry_last_error(pe->job, &error);
+    if (atomic_fetch_add(&pe->run->failures, 1) < 10)
+        fprintf(stderr, "%s:%d: pe %d: %s gave %s: %s\n", file, line, pe->rank, what, ferry_status_string(status),
+                error.message);
+    return false;
+}
+
+struct start {
+    struct run *run;
+    int rank;
+    const ferry_uniqueid_t *id;
+};
+
+static int options_with_transport(const struct run *run, const char **out, char *transport, size_t size)
+{
+    int n = 0;
+    snprintf(transport, size, "FERRY_TRANSPORT=%s", pes_transport());
+    out[n++] = transport;
+    for (int i = 0; run->options && run->options[i] && n < 31; i++)
+        out[n++] = run->options[i]; /* later ones win */
+    out[n] = NULL;
+    return n;
+}
+
+static void *pe_main(void *arg)
+{
+    struct start *start = arg;
+    struct run *run = start->run;
+    struct pe pe = {.rank = start->rank, .n = run->n, .arg = run->arg, .run = run};
+    const char *options[32];
+    char transport[600];
+    options_with_transport(run, options, transport, sizeof(transport));
+    run->init_error[pe.rank].size = sizeof(struct ferry_error);
+    ferry_attr_t attr = {.size = sizeof(attr), .bootstrap = FERRY_BOOTSTRAP_UNIQUEID, .rank = pe.rank, .n_pes = run->n,
+                         .id = start->id, .options = options, .error = &run->init_error[pe.rank]};
+    run->init_status[pe.rank] = ferry_init(&attr, &pe.job);
+    if (run->init_status[pe.rank] != FERRY_OK)
+        return NULL;
+    pe.ctx = ferry_ctx_default(pe.job);
+    run->body(&pe);
+    if (pe.job)
+        run->final_status[pe.rank] = ferry_finalize(pe.job);
+    return NULL;
+}
+
+static int count_bad(const struct run *run)
+{
+    int bad = atomic_load(&run->failures);
+    for (int i = 0; i < run->n; i++)
+        bad += (run->init_status[i] != FERRY_OK) + (run->final_status[i] != FERRY_OK);
+    return bad;
+}
+
+int pes_run_tolerant(struct run *run)
+{
+    ferry_uniqueid_t id;
+    pthread_t threads[64];
+    struct start starts[64];
+    if (ferry_uniqueid_create(&id) != FERRY_OK)
+        return -1;
+    for (int i = 0; i < run->n; i++) {
+        starts[i] = (struct start){run, i, &id};
+        if (pthread_create(&threads[i], NULL, pe_main, &starts[i]) != 0)
+            return -1;
+    }
+    for (int i = 0; i < run->n; i++)
+        pthread_join(threads[i], NULL);
+    return atomic_load(&run->failures);
+}
+
+int pes_run(struct run *run)
+{
+    int rc = pes_run_tolerant(run);
+    return rc < 0 ? rc : count_bad(run);
+}
+
+void pes_check_options(int n, void (*body)(struct pe *pe), void *arg, const char *const *options)
+{
+    struct run run = {.n = n, .body = body, .arg = arg, .options = options};
+    assert_int_equal(pes_run(&run), 0);
+}
+
+void pes_check(int n, void (*body)(struct pe *pe), void *arg)
+{
+    pes_check_options(n, body, arg, NULL);
+}
+
+void *pes_shared(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static int reap(pid_t pid)
+{
+    int status;
+    if (waitpid(pid, &status, 0) != pid)
+        return 1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int pes_fork(struct run *run)
+{
+    struct run *shared = pes_shared(sizeof(*shared));
+    ferry_uniqueid_t id;
+    pid_t pids[64];
+    if (!shared)
+        return -1;
+    memcpy(shared, run, sizeof(*run));
+    if (ferry_uniqueid_create(&id) != FERRY_OK)
+        return -1;
+    fflush(NULL);
+    for (int i = 0; i < run->n; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            struct start start = {shared, i, &id};
+            pe_main(&start);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < run->n; i++)
+        if (pids[i] > 0)
+            reap(pids[i]);
+    memcpy(run, shared, sizeof(*run));
+    munmap(shared, sizeof(*shared));
+    return count_bad(run);
+}
+
+static int count_dir(const char *path)
+{
+    DIR *dir = opendir(path);
+    int n = 0;
+    if (!dir)
+        return -1;
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n - 2;
+}
+
+static int count_lines(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    int n = 0, c;
+    if (!file)
+        return -1;
+    while ((c = fgetc(file)) != EOF)
+        n += c == '\n';
+    fclose(file);
+    return n;
+}
+
+struct pes_usage pes_usage(void)
+{
+    return (struct pes_usage){count_dir("/proc/self/fd") - 1, count_lines("/proc/self/maps"), count_dir("/proc/self/task")};
+}
