@@ -5,8 +5,8 @@
 #include "cmocka_headers.h"
 #include <stdio.h>
 
-#define THREADS 24
-#define ROUNDS  200
+#define THREADS 16
+#define ROUNDS  60
 
 static struct ferry_error record_of(int status, const char *message)
 {
@@ -152,7 +152,7 @@ static void test_many_threads(void **state)
 {
     struct worker workers[THREADS];
 
-    for (int generation = 0; generation < 4; generation++) {
+    for (int generation = 0; generation < 3; generation++) {
         for (int i = 0; i < THREADS; i++) {
             workers[i] = (struct worker){.errors = *state, .number = i};
             assert_int_equal(pthread_create(&workers[i].thread, NULL, fail_and_look, &workers[i]), 0);

@@ -118,7 +118,7 @@ static void test_parser(void **state)
         random_text(&random, buffer, sizeof(buffer));
         char *text = strdup(buffer); /* a block of its own: a sanitizer sees a read past the end */
         assert_non_null(text);
-        for (size_t r = 0; r < ROWS; r++) {
+        for (size_t r = (size_t)i % 3; r < ROWS; r += 3) {
             struct ferry_value value;
             struct ferry_error error;
             long long number = 0;
@@ -139,7 +139,7 @@ static void test_parser(void **state)
         free(text);
     }
     for (size_t r = 0; r < ROWS; r++)
-        assert_in_range(taken[r], 100, STRINGS * 3 / 4); /* both outcomes were met */
+        assert_in_range(taken[r], 100, STRINGS / 4); /* both outcomes were met */
 }
 
 static void count_line(void *arg, int level, const char *line)
