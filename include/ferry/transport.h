@@ -37,7 +37,7 @@ struct ferry_rkey;      /* memory of a peer, imported into an instance */
 enum ferry_option_type {
     FERRY_OPTION_BOOL = 0,   /* 0|1|no|yes|off|on|false|true             -> number */
     FERRY_OPTION_INT = 1,    /* decimal or 0x…, negative allowed         -> number */
-    FERRY_OPTION_SIZE = 2,   /* bytes, suffix K M G T (1024)             -> number, never negative */
+    FERRY_OPTION_SIZE = 2,   /* bytes, suffix K M G T P E (1024)         -> number, never negative */
     FERRY_OPTION_SECONDS = 3,/* decimal seconds, suffix ms or s          -> seconds */
     FERRY_OPTION_STRING = 4, /* taken as it is                           -> string */
     FERRY_OPTION_CHOICE = 5, /* one of `choices`                         -> string, and its index in number */
