@@ -196,7 +196,7 @@ int fy_candidate_error(const struct fy_transport *t, const char *what, struct fe
 
     if (t->outcome == FY_REFUSED_OPTION)
         fy_error_set(error, status, hint, "%s", t->reason);
-    else if (t->outcome == FY_NOT_FOUND && !t->by_path)
+    else if (!t->path[0])
         fy_error_set(error, status, hint, "no %s named %s%s%s", what, t->name,
                      strncmp(t->reason, "did you mean", 12) == 0 ? "; " : ": ", t->reason);
     else

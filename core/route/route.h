@@ -9,15 +9,15 @@
 #include <ferry/transport.h>
 
 enum fy_outcome {
-    FY_FOUND,        /* file exists, not looked into */
-    FY_NOT_FOUND,    /* no such file in any folder */
-    FY_REFUSED_FILE, /* dlopen failed: reason has dlerror */
+    FY_FOUND,             /* file exists, not looked into */
+    FY_NOT_FOUND,         /* no such file in any folder */
+    FY_REFUSED_FILE,      /* dlopen failed: reason has dlerror */
     FY_REFUSED_NO_PLUGIN, /* no ferry_plugin_v1 of its own, or a malformed one */
-    FY_REFUSED_ABI,  /* other major: reason has both numbers */
-    FY_REFUSED_OPTION, /* a FERRY_<NAME>_… value is bad */
-    FY_NO_DEVICE,    /* probe said no */
+    FY_REFUSED_ABI,       /* other major: reason has both numbers */
+    FY_REFUSED_OPTION,    /* a FERRY_<NAME>_… value is bad */
+    FY_NO_DEVICE,         /* probe said no */
     FY_OPEN_FAILED,
-    FY_USABLE,       /* probed, not asked for */
+    FY_USABLE, /* probed, not asked for */
     FY_CHOSEN
 };
 const char *fy_outcome_string(enum fy_outcome outcome);
@@ -40,36 +40,36 @@ struct fy_transport {
     struct ferry_probe probe;
     const struct ferry_plugin *plugin; /* NULL until accepted */
     struct fy_options options;
-    struct ferry_core core;            /* what the plugin was given */
+    struct ferry_core core; /* what the plugin was given */
     struct fy_route *route;
-    void *library;                     /* dlopen handle; kept until fy_route_close */
-    struct ferry_transport *handle;    /* NULL until opened */
-    struct ferry_host_ops ops;         /* plugin's table over the defaults */
-    struct ferry_caps caps;            /* host memory */
-    struct ferry_error open_error;     /* what the plugin reported while opening */
-    struct fy_transport *wrapped;      /* for a hook: what it wraps */
-    int by_path;                       /* named by a path: the plugin's own name counts, not the file's */
+    void *library;                  /* dlopen handle; kept until fy_route_close */
+    struct ferry_transport *handle; /* NULL until opened */
+    struct ferry_host_ops ops;      /* plugin's table over the defaults */
+    struct ferry_caps caps;         /* host memory */
+    struct ferry_error open_error;  /* what the plugin reported while opening */
+    struct fy_transport *wrapped;   /* for a hook: what it wraps */
+    int by_path;                    /* named by a path: the plugin's own name counts, not the file's */
     int examined;
-    int phase;                         /* enum fy_phase of internal.h; atomic */
+    int phase; /* enum fy_phase of internal.h; atomic */
 };
 
 struct fy_route {
     const struct fy_log *log;
     const struct fy_source *source;
     struct fy_route_services services;
-    char *folders[34];                 /* search order, NULL-ended */
-    struct fy_transport **candidates;  /* all that were looked at */
+    char *folders[34];                /* search order, NULL-ended */
+    struct fy_transport **candidates; /* all that were looked at */
     size_t n_candidates;
-    struct fy_transport **chosen;      /* outermost instance per choice, in order of preference */
+    struct fy_transport **chosen; /* outermost instance per choice, in order of preference */
     size_t n_chosen;
-    int asked;                         /* 1: the user named transports, 0: auto */
-    int secure;                        /* set-uid program: paths in the environment are ignored */
-    pthread_mutex_t lock;              /* guards every open_error */
+    int asked;            /* 1: the user named transports, 0: auto */
+    int secure;           /* set-uid program: paths in the environment are ignored */
+    pthread_mutex_t lock; /* guards every open_error */
 };
 
 /* `error` is never NULL below.
- * Folders: FERRY_PLUGIN_PATH (not from the environment of a set-uid program), the folder beside the core library (ferry/plugins-v1
- * of an installation, else plugins of a build tree), the compiled-in folder. */
+ * Folders: FERRY_PLUGIN_PATH (not from the environment of a set-uid program), the folder beside the core library
+ * (ferry/plugins-v1 of an installation, else plugins of a build tree), the compiled-in folder. */
 int fy_route_create(const struct fy_log *log, const struct fy_source *source, const struct fy_route_services *services,
                     struct fy_route **route);
 /* Loads what `spec` names (auto: every plugin in the folders), checks ABI and options, probes. Fails with a record
@@ -78,11 +78,12 @@ int fy_route_create(const struct fy_log *log, const struct fy_source *source, co
 int fy_route_select(struct fy_route *route, const char *spec, struct ferry_error *error);
 /* Opens the chosen ones, wraps them in `hooks` (comma list or ""). In auto, those that fail to open are dropped. */
 int fy_route_open(struct fy_route *route, const struct ferry_open *how, const char *hooks, struct ferry_error *error);
-/* For ferry_info: everything in the folders, or what spec names, loaded and probed; no error for what is unusable. What would
- * be chosen is in `chosen`, and may be opened. `all`: also the rest of the folders, files hidden by an earlier folder included.
- * FERRY_ERR_CONFIG, logged, for a spec that cannot be read. */
+/* For ferry_info: everything in the folders, or what spec names, loaded and probed; no error for what is unusable. What
+ * would be chosen is in `chosen`, and may be opened. `all`: also the rest of the folders, files hidden by an earlier
+ * folder included. FERRY_ERR_CONFIG, logged, for a spec that cannot be read. */
 int fy_route_survey(struct fy_route *route, const char *spec, int all);
-/* The reasons table, lines ended by newline, to be freed by the caller: candidate, outcome, file, reason, what to do. */
+/* The reasons table, lines ended by newline, to be freed by the caller: candidate, outcome, file, reason, what to do.
+ */
 char *fy_route_table(const struct fy_route *route);
 /* "loopback 0.1.0 abi 1.0, ibrc …": what PEs compare. Without hooks: one PE alone may be watched or disturbed. */
 void fy_route_signature(const struct fy_route *route, char *out, size_t size);

@@ -143,6 +143,7 @@ bool fy_search_name(const struct fy_route *route, const char *name, char *path, 
 {
     struct stat st;
 
+    path[0] = '\0';
     if (!fy_name_valid(name))
         return false;
     for (size_t i = 0; route->folders[i]; i++) {

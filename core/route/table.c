@@ -40,7 +40,8 @@ const char *fy_route_advice(const struct fy_transport *t)
         return t->open_error.hint;
     switch (t->outcome) {
     case FY_NOT_FOUND:
-        return t->by_path ? "correct the path" : "correct the name, or put the plugin's folder in FERRY_PLUGIN_PATH";
+        return t->path[0] ? "correct the path, or put the file there"
+                          : "correct the name, or put the plugin's folder in FERRY_PLUGIN_PATH";
     case FY_REFUSED_FILE:
         return "install the file again, with what it depends on";
     case FY_REFUSED_NO_PLUGIN:
