@@ -104,6 +104,13 @@ static void test_other_sizes(void **state)
     assert_int_equal(newer.error.status, FERRY_ERR_ARG);
     assert_int_equal(newer.error.size, sizeof(newer));
     assert_int_equal(newer.more, 77);
+    /* A plugin that forgot the size: the status, at least, is not lost. */
+    own.status = FERRY_ERR_DEVICE;
+    own.size = 0;
+    assert_int_equal(fy_errors_thread(errors, &own), FERRY_ERR_DEVICE);
+    out.size = sizeof(out);
+    fy_errors_last(errors, &out);
+    assert_int_equal(out.status, FERRY_ERR_DEVICE);
     /* A plugin that does not end its strings. */
     own = record_of(FERRY_ERR_ARG, "");
     memset(own.message, 'm', sizeof(own.message));

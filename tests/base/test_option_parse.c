@@ -159,8 +159,8 @@ static void test_size(void **state)
 
 static void test_seconds(void **state)
 {
-    static const char *const bad[] = {"",     ".",   "s",   "ms",  "-1",   "+1",  " 1",    "1 ",         "1m",
-                                      "1sec", "1e3", "nan", "inf", "0x10", "1,5", "1.5.1", "1000000001", "1us"};
+    static const char *const bad[] = {"",    ".",   "s",   "ms",   "-1",  "+1",    " 1",         "1 ",  "1m",  "1sec",
+                                      "1e3", "nan", "inf", "0x10", "1,5", "1.5.1", "1000000001", "1us", "1mx", "1ss"};
     char digits[400];
 
     (void)state;
