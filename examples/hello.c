@@ -12,6 +12,8 @@ int main(void)
     char *greeting = ferry_calloc(job, 1, 64);
     uint64_t *arrived = ferry_calloc(job, 1, sizeof *arrived);
     char text[64];
+    if (!greeting || !arrived)
+        return 1;
     snprintf(text, sizeof text, "hello from pe %d", me);
     int rc = ferry_put_signal(NULL, greeting, text, sizeof text, arrived, 1, FERRY_SIGNAL_ADD, right);
     if (rc == FERRY_OK)

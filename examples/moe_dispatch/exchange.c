@@ -120,11 +120,17 @@ static int turn(struct channel *channel, int *active)
     return FERRY_OK;
 }
 
-/* Sleeping costs some latency, and gives the core to a PE that has work: PEs may well outnumber cores. */
-static void rest(void)
+/* Nothing to do. A test says what is in memory, not how the job is, so look: what we wait for may never come. Then
+ * sleep: it costs some latency, and gives the core to a PE that has work, since PEs may well outnumber cores. */
+static int rest(struct moe *moe)
 {
     const struct timespec t = {.tv_nsec = 20000};
+    struct ferry_error news = {.size = sizeof news};
+    ferry_last_error(moe->job, &news);
+    if (news.status == FERRY_ERR_PEER || news.status == FERRY_ERR_ABORTED)
+        return fail_call(moe, news.status, "%s", moe->exchange->name);
     nanosleep(&t, NULL);
+    return FERRY_OK;
 }
 
 /* Drives channels [first, first + n) until their streams have ended. */
@@ -146,8 +152,9 @@ static int drive(struct moe *moe, uint32_t first, uint32_t n)
                 return rc;
         }
         idle = active ? 0 : idle + 1;
-        if (idle > spins_before_sleep)
-            rest();
+        int rc = idle > spins_before_sleep ? rest(moe) : FERRY_OK;
+        if (rc < 0)
+            return rc;
     }
     for (uint32_t c = first; c < first + n; c++) {
         int rc = flush(&moe->channels[c]);

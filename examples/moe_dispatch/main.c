@@ -12,7 +12,8 @@
 static int fail_line(struct moe *moe, int status, const char *line)
 {
     if (atomic_exchange(&moe->failed, 1) == 0) {
-        fprintf(stderr, "moe_dispatch: pe %" PRIu32 ": %s\n", moe->me, line);
+        if (status != FERRY_ERR_ABORTED) /* that was said where it was decided */
+            fprintf(stderr, "moe_dispatch: pe %" PRIu32 ": %s\n", moe->me, line);
         /* When the peers know already, there is nobody to tell. */
         if (status != FERRY_ERR_ABORTED && status != FERRY_ERR_PEER)
             ferry_abort(moe->job, EXIT_FAILED);

@@ -125,10 +125,13 @@ static int rma(struct ferry_transport *t, uint32_t channel, const struct ferry_o
     char *to = op->key->map + op->offset;
     if (op->kind != FERRY_OP_PUT)
         return FERRY_ERR_UNSUPPORTED;
-    if (op->flags & FERRY_OP_WORD) /* 8 bytes that the target must see as a whole */
-        __atomic_store_n((uint64_t *)to, *(const uint64_t *)op->local, __ATOMIC_RELEASE);
-    else if (op->length > 0)
+    if (op->flags & FERRY_OP_WORD) { /* 8 bytes that the target must see as a whole */
+        uint64_t word;
+        memcpy(&word, op->local, sizeof word);
+        __atomic_store_n((uint64_t *)to, word, __ATOMIC_RELEASE);
+    } else if (op->length > 0) {
         memcpy(to, op->local, op->length);
+    }
     return FERRY_DONE;
 }
 
