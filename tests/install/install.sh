@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs into a folder, looks at what lies where, builds a program and a plugin with pkg-config, and runs the program over the
+# installed plugins with no variable set.
+# Arguments: meson, build folder, source root, prefix, libdir, C compiler, sanitizer or "none".
+set -eu
+meson=$1 build=$2 root=$3 prefix=$4 libdir=$5 cc=$6 sanitize=$7
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+dest=$work/dest
+lib=$dest$prefix/$libdir
+flags="-std=c11 -Wall -Wextra -Werror"
+[ "$sanitize" = none ] || flags="$flags -fsanitize=$sanitize"
+
+fail() {
+    echo "$*"
+    find "$dest" -type f -o -type l | sort
+    exit 1
+}
+there() {
+    for path; do
+        [ -e "$path" ] || fail "not installed: ${path#"$dest"}"
+    done
+}
+
+"$meson" install --no-rebuild --quiet -C "$build" --destdir "$dest" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+
+there "$lib/libferry.so.0" "$lib/libferry.so" "$lib/ferry/plugins-v1/loopback.so" "$lib/pkgconfig/ferry.pc" \
+    "$lib/pkgconfig/ferry-plugin.pc"
+readelf -d "$lib/libferry.so.0" | grep -q 'SONAME.*\[libferry.so.0\]' || fail "the soname is not libferry.so.0"
+for path in "$root"/include/ferry/*.h; do
+    there "$dest$prefix/include/ferry/$(basename "$path")"
+done
+for path in "$build"/plugins/*.so; do
+    there "$lib/ferry/plugins-v1/$(basename "$path")"
+done
+for path in "$build"/tools/ferry-*; do
+    if [ -f "$path" ] && [ -x "$path" ]; then
+        there "$dest$prefix/bin/$(basename "$path")"
+    fi
+done
+[ -z "$(find "$dest" -name '*.a' -o -path '*tests*')" ] || fail "something was installed that is of no use there"
+
+export PKG_CONFIG_PATH="$lib/pkgconfig"
+[ "$(pkg-config --variable=plugindir ferry-plugin)" = "$prefix/$libdir/ferry/plugins-v1" ] || fail "wrong plugindir"
+[ "$(pkg-config --variable=abi ferry-plugin)" = 1 ] || fail "wrong abi"
+[ "$(pkg-config --modversion ferry)" = "$(pkg-config --modversion ferry-plugin)" ] || fail "two versions"
+
+export PKG_CONFIG_SYSROOT_DIR="$dest"
+# shellcheck disable=SC2046,SC2086
+"$cc" $flags "$root/tests/install/program.c" -o "$work/program" $(pkg-config --cflags --libs ferry)
+for name in $(env | sed -n 's/^\(FERRY_[A-Z_0-9]*\)=.*/\1/p'); do
+    unset "$name"
+done
+said=$(LD_LIBRARY_PATH="$lib" "$work/program") || fail "the program failed: $said"
+[ "$said" = "$(pkg-config --modversion ferry) 0 of 1: FERRY_OK" ] || fail "the program said: $said"
+echo "$said"
+
+minimal=$root/examples/transport-minimal/minimal.c
+there "$minimal"
+# shellcheck disable=SC2046
+"$cc" -std=gnu11 -Wall -Wextra -Werror -shared -fPIC "$minimal" -o "$work/minimal.so" $(pkg-config --cflags ferry-plugin) ||
+    fail "the minimal transport does not build with ferry-plugin.pc"
+[ "$sanitize" != none ] ||
+    said=$(FERRY_TRANSPORT="$work/minimal.so" LD_LIBRARY_PATH="$lib" "$work/program") || fail "over minimal.so: $said"
+echo "over minimal.so: $said"
