@@ -83,7 +83,7 @@ struct fy_limits {
 void fy_limits_read(const char *root, struct fy_limits *limits);
 /* FERRY_OK, or FERRY_ERR_NOMEM with the numbers if `pes` PEs of this host cannot each have `length` bytes more. */
 int fy_limits_check(const struct fy_limits *limits, size_t length, uint32_t pes, struct ferry_error *error);
-/* "16.0 MiB", or "no limit". */
+/* "16.0 MiB", or "unlimited". */
 #define FY_SIZE_TEXT 24
 const char *fy_size_text(uint64_t bytes, char text[FY_SIZE_TEXT]);
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define PATH_LENGTH  1024
-#define UNLIMITED_V1 ((uint64_t)1 << 62) /* version 1 writes "no limit" as a number near 2^63 */
+#define UNLIMITED_V1 ((uint64_t)1 << 62) /* version 1 writes "unlimited" as a number near 2^63 */
 
 /* Reads a small file whole, ended by NUL; false if there is none. */
 static bool read_file(const char *path, char *text, size_t size)
@@ -182,7 +182,7 @@ const char *fy_size_text(uint64_t bytes, char text[FY_SIZE_TEXT])
     for (; value >= 1024 && unit < 6; unit++)
         value /= 1024;
     if (bytes == UINT64_MAX)
-        snprintf(text, FY_SIZE_TEXT, "no limit");
+        snprintf(text, FY_SIZE_TEXT, "unlimited");
     else if (unit == 0)
         snprintf(text, FY_SIZE_TEXT, "%u bytes", (unsigned)bytes);
     else
