@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Steps that fail for everybody: a PE whose time is over asks the root, the root asks all control threads who has arrived
+ * and tells everybody the same verdict. Control thread, except fy_fail_known. */
+#include "boot_internal.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS          1000000u
+#define ANSWER_NS   (500 * MS)  /* the root waits that long for answers */
+#define ASK_NS      (250 * MS)  /* beyond its own deadline a PE asks: the root's comes first */
+#define ALONE_NS    (3000 * MS) /* beyond its deadline, without any verdict, a PE gives up alone */
+#define STRAGGLE_NS (1000 * MS) /* everybody arrived while the root asked */
+
+bool fy_fail_known(const struct fy_boot *boot, const struct fy_op *op, struct ferry_error *error)
+{
+    if (boot->aborted) {
+        fy_error_set(error, FERRY_ERR_ABORTED, NULL, "'%s': PE %u aborted the job with code %d", op->step,
+                     boot->abort_by, boot->abort_code);
+        error->peer = (int32_t)boot->abort_by;
+    } else if (boot->n_dead > 0) {
+        fy_error_set(error, FERRY_ERR_PEER, NULL, "'%s' needs every PE, and PE %u is dead: %s", op->step,
+                     boot->first_dead, boot->first_why);
+        error->peer = (int32_t)boot->first_dead;
+    } else if (boot->n_left > 0) {
+        fy_error_set(error, FERRY_ERR_PEER, NULL, "'%s' needs every PE, and PE %u has closed its job", op->step,
+                     boot->first_left);
+        error->peer = (int32_t)boot->first_left;
+    } else if (boot->fail.status != FERRY_OK && (boot->fail.final || op->seq <= boot->fail.seq)) {
+        fy_error_set(error, boot->fail.status, NULL, "%s", boot->fail.text);
+        error->peer = boot->fail.peer;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void fy_fail_spread(struct fy_boot *boot, const struct fy_fail *fail, const struct fy_conn *from)
+{
+    if (boot->fail.final || (!fail->final && fail->seq <= boot->fail.seq))
+        return;
+    pthread_mutex_lock(&boot->lock);
+    boot->fail = *fail;
+    pthread_mutex_unlock(&boot->lock);
+    fy_loop_flood(boot, from, FY_FRAME_FAIL, fail, sizeof(*fail));
+    fy_tree_check(boot);
+}
+
+static void inquiry_note(struct fy_boot *boot, const struct fy_here *here)
+{
+    struct fy_inquiry *q = &boot->inquiry;
+    if (!q->active || here->seq != q->query.seq || here->rank >= boot->n || q->answered[here->rank])
+        return;
+    q->answered[here->rank] = 1;
+    q->in[here->rank] = here->in != 0;
+    if (++q->n_answered == boot->n)
+        q->until = 0; /* nothing more to wait for; the next tick decides */
+}
+
+static struct fy_here own_answer(const struct fy_boot *boot, uint32_t seq)
+{
+    return (struct fy_here){.seq = seq, .rank = boot->rank, .in = boot->entered >= seq};
+}
+
+static void inquiry_end(struct fy_boot *boot)
+{
+    free(boot->inquiry.answered);
+    boot->inquiry = (struct fy_inquiry){.active = false};
+}
+
+static void inquiry_start(struct fy_boot *boot, const struct fy_query *query, uint64_t now)
+{
+    struct fy_inquiry *q = &boot->inquiry;
+    if (q->active || query->seq <= boot->fail.seq)
+        return;
+    q->answered = calloc(2, boot->n);
+    if (!q->answered)
+        return; /* PEs give up alone, a little later */
+    q->in = q->answered + boot->n;
+    q->active = true;
+    q->query = *query;
+    q->until = now + ANSWER_NS;
+    fy_loop_flood(boot, NULL, FY_FRAME_QUERY, query, sizeof(*query));
+    struct fy_here here = own_answer(boot, query->seq);
+    inquiry_note(boot, &here);
+}
+
+static void inquiry_decide(struct fy_boot *boot, uint64_t now)
+{
+    char list[160];
+    uint32_t first;
+    struct fy_query query = boot->inquiry.query;
+    uint32_t missing = fy_text_missing(list, sizeof(list), boot->inquiry.in, boot->n, &first);
+    inquiry_end(boot);
+    if (missing == 0) {
+        pthread_mutex_lock(&boot->lock);
+        if (boot->op && boot->op->seq == query.seq)
+            boot->op->deadline = now + STRAGGLE_NS;
+        pthread_mutex_unlock(&boot->lock);
+        return;
+    }
+    struct fy_fail fail = {.seq = query.seq, .status = FERRY_ERR_TIMEOUT, .peer = (int32_t)first};
+    snprintf(fail.text, sizeof(fail.text), "'%s': %s did not arrive within %g s", query.step, list, query.timeout);
+    fy_fail_spread(boot, &fail, NULL);
+}
+
+uint64_t fy_fail_tick(struct fy_boot *boot, uint64_t now)
+{
+    if (!boot->inquiry.active)
+        return UINT64_MAX;
+    if (now < boot->inquiry.until)
+        return boot->inquiry.until;
+    inquiry_decide(boot, now);
+    return UINT64_MAX;
+}
+
+/* Without the root nobody knows the whole list: says what is known here. */
+static void give_up_alone(struct fy_boot *boot, const struct fy_op *op)
+{
+    uint32_t parent = (boot->rank - 1) / 2;
+    struct fy_conn *conn = fy_loop_find(boot, FY_ROLE_PARENT, parent);
+    bool connected = conn && conn->state == FY_CONN_READY;
+    struct fy_fail fail = {.seq = op->seq, .status = FERRY_ERR_TIMEOUT, .peer = (int32_t)parent};
+    snprintf(fail.text, sizeof(fail.text), connected ? "'%s': PE %u, or one above it, did not answer within %g s"
+                                                     : "'%s': no connection to PE %u within %g s",
+             op->step, parent, op->timeout);
+    fy_fail_spread(boot, &fail, NULL);
+}
+
+uint64_t fy_fail_late(struct fy_boot *boot, struct fy_op *op, uint64_t now)
+{
+    struct fy_query query = {.seq = op->seq, .timeout = op->timeout};
+    memcpy(query.step, op->step, sizeof(query.step));
+    if (boot->rank == 0) {
+        inquiry_start(boot, &query, now);
+        return boot->inquiry.active ? boot->inquiry.until : now + ASK_NS;
+    }
+    if (now >= op->deadline + ALONE_NS) {
+        give_up_alone(boot, op);
+        return UINT64_MAX;
+    }
+    if (op->asked || now < op->deadline + ASK_NS)
+        return op->deadline + (op->asked ? ALONE_NS : ASK_NS);
+    op->asked = true;
+    struct fy_conn *parent = fy_loop_find(boot, FY_ROLE_PARENT, (boot->rank - 1) / 2);
+    if (parent && parent->state == FY_CONN_READY)
+        fy_conn_send1(parent, FY_FRAME_ASK, boot->rank, &query, sizeof(query));
+    return op->deadline + ALONE_NS;
+}
+
+static void to_parent(struct fy_boot *boot, uint16_t type, const void *data, size_t size)
+{
+    struct fy_conn *parent = fy_loop_find(boot, FY_ROLE_PARENT, boot->parent);
+    if (parent && parent->state == FY_CONN_READY)
+        fy_conn_send1(parent, type, boot->rank, data, size);
+}
+
+static void on_query(struct fy_boot *boot, struct fy_conn *conn, const struct fy_query *query)
+{
+    struct fy_here here = own_answer(boot, query->seq);
+    fy_loop_flood(boot, conn, FY_FRAME_QUERY, query, sizeof(*query));
+    fy_conn_send1(conn, FY_FRAME_HERE, boot->rank, &here, sizeof(here));
+}
+
+void fy_fail_frame(struct fy_boot *boot, struct fy_conn *conn, const struct fy_frame *frame, const void *body)
+{
+    bool up = conn->role == FY_ROLE_CHILD;
+    if (frame->type == FY_FRAME_FAIL && frame->size == sizeof(struct fy_fail)) {
+        struct fy_fail fail = *(const struct fy_fail *)body;
+        fail.text[sizeof(fail.text) - 1] = 0;
+        if (fail.status >= 0) /* a failure, whatever they say */
+            fail.status = FERRY_ERR_BOOTSTRAP;
+        fy_fail_spread(boot, &fail, conn);
+    } else if (frame->type == FY_FRAME_HERE && frame->size == sizeof(struct fy_here) && up) {
+        if (boot->rank == 0)
+            inquiry_note(boot, body);
+        else
+            to_parent(boot, FY_FRAME_HERE, body, frame->size);
+    } else if (frame->type != FY_FRAME_HERE && frame->size == sizeof(struct fy_query) &&
+               up == (frame->type == FY_FRAME_ASK)) {
+        struct fy_query query = *(const struct fy_query *)body;
+        query.step[sizeof(query.step) - 1] = 0;
+        if (!up)
+            on_query(boot, conn, &query);
+        else if (boot->rank == 0)
+            inquiry_start(boot, &query, fy_now_ns());
+        else
+            to_parent(boot, FY_FRAME_ASK, &query, sizeof(query));
+    } else {
+        fy_loop_nonsense(boot, conn);
+    }
+}
