@@ -86,7 +86,7 @@ static void *pe_main(void *arg)
     options_with_transport(run, options, transport, sizeof(transport));
     run->init_error[pe.rank].size = sizeof(struct ferry_error);
     ferry_attr_t attr = {.size = sizeof(attr), .bootstrap = FERRY_BOOTSTRAP_UNIQUEID, .rank = pe.rank, .n_pes = run->n,
-                         .id = start->id, .options = options, .error = &run->init_error[pe.rank]};
+                         .id = start->id, .options = options, .log = run->log, .log_arg = run->arg, .error = &run->init_error[pe.rank]};
     run->init_status[pe.rank] = ferry_init(&attr, &pe.job);
     if (run->init_status[pe.rank] != FERRY_OK)
         return NULL;

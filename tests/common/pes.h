@@ -23,6 +23,7 @@ struct run {
     void (*body)(struct pe *pe);
     void *arg;
     const char *const *options; /* "NAME=value", NULL-ended; or NULL */
+    void (*log)(void *arg, int level, const char *line); /* of every PE, with arg; NULL: stderr */
     /* results */
     _Atomic int failures;
     int init_status[64];
