@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Every PE says hello to its right neighbour: data, and then a signal that covers it. Run: ferry-run -n 4 hello */
+ * Every PE greets its right neighbour: data, and a signal that covers it. README.md shows this program.
+ * Run: ferry-run -n 4 hello */
 #include <ferry/ferry.h>
 #include <stdio.h>
 
@@ -9,13 +10,13 @@ int main(void)
     if (ferry_init(NULL, &job) != FERRY_OK)
         return 1;
     int me = ferry_my_pe(job), right = (me + 1) % ferry_n_pes(job);
-    char *greeting = ferry_calloc(job, 1, 64);
+    ferry_ctx_t *ctx = ferry_ctx_default(job);
+    char text[64], *greeting = ferry_calloc(job, 1, 64);
     uint64_t *arrived = ferry_calloc(job, 1, sizeof *arrived);
-    char text[64];
     if (!greeting || !arrived)
         return 1;
     snprintf(text, sizeof text, "hello from pe %d", me);
-    int rc = ferry_put_signal(NULL, greeting, text, sizeof text, arrived, 1, FERRY_SIGNAL_ADD, right);
+    int rc = ferry_put_signal(ctx, greeting, text, sizeof text, arrived, 1, FERRY_SIGNAL_ADD, right);
     if (rc == FERRY_OK)
         rc = ferry_wait_until(job, arrived, FERRY_CMP_GE, 1);
     printf("pe %d got: %s\n", me, greeting);
