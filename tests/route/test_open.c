@@ -280,6 +280,21 @@ static void test_hooks_that_fail(void **state)
     free(marks);
 }
 
+/* A hook that is open but of no use is closed, and with it what it wraps: once. */
+static void test_hook_that_is_mute(void **state)
+{
+    struct fixture *f = *state;
+    char *marks;
+
+    fixture_variable(f, "FERRY_HOOK_MUTE=1");
+    fixture_put(f, "better", "hook", NULL);
+    assert_int_equal(choose_and_open(f, "better", "hook", NULL), FERRY_ERR_DEVICE);
+    assert_contains(f->error.message, "its query for host memory failed with FERRY_ERR_DEVICE");
+    marks = fixture_marks(f);
+    assert_string_equal(marks, "probe open close hook-close ");
+    free(marks);
+}
+
 static size_t count_entries(const char *path)
 {
     size_t n = 0;
@@ -354,6 +369,7 @@ int main(void)
         TEST(test_caps),
         TEST(test_hooks),
         TEST(test_hooks_that_fail),
+        TEST(test_hook_that_is_mute),
         TEST(test_again_and_again),
     };
 

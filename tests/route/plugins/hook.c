@@ -4,6 +4,7 @@
 
 static const struct ferry_option options[] = {
     {"fail", FERRY_OPTION_BOOL, 0, "no", NULL, "Whether open fails."},
+    {"mute", FERRY_OPTION_BOOL, 0, "no", NULL, "Whether query fails."},
     {NULL, 0, 0, NULL, NULL, NULL},
 };
 
@@ -52,8 +53,10 @@ static int hook_endpoint(struct ferry_transport *t, void *blob, size_t *size)
 static int hook_query(struct ferry_transport *t, uint32_t memory_kind, struct ferry_caps *caps)
 {
     struct wrapped *w = (struct wrapped *)t;
+    struct ferry_value mute;
 
-    return w->ops->query(w->inner, memory_kind, caps);
+    t->core->option(t->core, "mute", &mute);
+    return mute.number ? FERRY_ERR_DEVICE : w->ops->query(w->inner, memory_kind, caps);
 }
 
 static int hook_close(struct ferry_transport *t)
