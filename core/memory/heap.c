@@ -168,10 +168,12 @@ int fy_heap_create(const struct fy_heap_config *config, struct fy_heap **heap, s
     pthread_mutex_init(&state->buffers_lock, NULL);
     set_config(state, config);
     state->allocating = allocating;
-    rc = make_tables(state, error);
+    rc = reserve(state->heap.config.reserve, &state->heap.base, error);
     if (!rc)
-        rc = reserve(state->heap.config.reserve, &state->heap.base, error);
+        rc = make_tables(state, error);
     if (rc) {
+        if (state->heap.base)
+            munmap(state->heap.base, state->heap.config.reserve);
         free_state(state);
         return rc;
     }

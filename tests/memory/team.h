@@ -54,7 +54,7 @@ struct team {
     size_t length;
     uint32_t arrived, leaving;
     int failures;
-    char first_failure[256];
+    char first_failure[800];
     const char *fail_step; /* this exchange ends with FERRY_ERR_PEER on all */
     /* Called by the last PE to arrive, on what all are about to get. */
     void (*tamper)(struct team *team, const char *step, char *all, size_t length);
