@@ -59,8 +59,7 @@ echo "$said"
 minimal=$root/examples/transport-minimal/minimal.c
 there "$minimal"
 # shellcheck disable=SC2046
-"$cc" -std=gnu11 -Wall -Wextra -Werror -shared -fPIC "$minimal" -o "$work/minimal.so" $(pkg-config --cflags ferry-plugin) ||
-    fail "the minimal transport does not build with ferry-plugin.pc"
-[ "$sanitize" != none ] ||
-    said=$(FERRY_TRANSPORT="$work/minimal.so" LD_LIBRARY_PATH="$lib" "$work/program") || fail "over minimal.so: $said"
+"$cc" -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -shared -fPIC -fvisibility=hidden "$minimal" -o "$work/minimal.so" \
+    $(pkg-config --cflags ferry-plugin) || fail "the minimal transport does not build with ferry-plugin.pc"
+said=$(FERRY_TRANSPORT="$work/minimal.so" LD_LIBRARY_PATH="$lib" "$work/program") || fail "over minimal.so: $said"
 echo "over minimal.so: $said"

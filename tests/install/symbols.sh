@@ -25,9 +25,9 @@ for plugin; do
         echo "$plugin exports: $exported"
         status=1
     fi
-    needed=$(nm -D --undefined-only "$plugin" | awk '{print $NF}' | grep -E '^(ferry|fy)_' || true)
+    needed=$(nm -D --undefined-only "$plugin" | awk '$NF ~ /^(ferry|fy)_/ {printf "%s ", $NF}')
     if [ -n "$needed" ]; then
-        echo "$plugin needs of the core:" $needed
+        echo "$plugin needs of the core: $needed"
         status=1
     fi
     if readelf -d "$plugin" | grep 'NEEDED.*libferry'; then
