@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-static const uint32_t spins_before_sleep = 64;
+static const uint32_t spins_before_sleep = 64, doublings_of_sleep = 6;
+static const long first_sleep_ns = 20000;
 
 uint64_t now_ns(void)
 {
@@ -121,10 +122,12 @@ static int turn(struct channel *channel, int *active)
 }
 
 /* Nothing to do. A test says what is in memory, not how the job is, so look: what we wait for may never come. Then
- * sleep: it costs some latency, and gives the core to a PE that has work, since PEs may well outnumber cores. */
-static int rest(struct moe *moe)
+ * sleep, longer each time: it costs some latency, and gives the core to a PE that has work, since PEs may outnumber
+ * cores. */
+static int rest(struct moe *moe, uint32_t rests)
 {
-    const struct timespec t = {.tv_nsec = 20000};
+    uint32_t doublings = rests < doublings_of_sleep ? rests : doublings_of_sleep;
+    const struct timespec t = {.tv_nsec = first_sleep_ns << doublings};
     struct ferry_error news = {.size = sizeof news};
     ferry_last_error(moe->job, &news);
     if (news.status == FERRY_ERR_PEER || news.status == FERRY_ERR_ABORTED)
@@ -152,7 +155,7 @@ static int drive(struct moe *moe, uint32_t first, uint32_t n)
                 return rc;
         }
         idle = active ? 0 : idle + 1;
-        int rc = idle > spins_before_sleep ? rest(moe) : FERRY_OK;
+        int rc = idle > spins_before_sleep ? rest(moe, idle - spins_before_sleep) : FERRY_OK;
         if (rc < 0)
             return rc;
     }
@@ -229,15 +232,19 @@ static int prepare(struct channel *channel)
 int exchange_run(struct moe *moe, struct exchange *exchange)
 {
     moe->exchange = exchange;
-    int rc = ferry_barrier(moe->job); /* everybody's counters are zero */
-    if (rc != FERRY_OK)
-        return fail_call(moe, rc, "%s: barrier before the start", exchange->name);
-    uint64_t start = now_ns();
+    int rc = FERRY_OK;
     for (uint32_t c = 0; c < moe->args->channels; c++) {
         rc = prepare(&moe->channels[c]);
+        if (rc == FERRY_OK)
+            rc = flush(&moe->channels[c]);
         if (rc < 0)
             return rc;
     }
+    /* The clock starts when all have announced what they will send: that made the connections, too. */
+    rc = ferry_barrier(moe->job);
+    if (rc != FERRY_OK)
+        return fail_call(moe, rc, "%s: barrier before the start", exchange->name);
+    uint64_t start = now_ns();
     rc = moe->args->threads ? drive_threads(moe) : drive(moe, 0, moe->args->channels);
     if (rc < 0)
         return rc;

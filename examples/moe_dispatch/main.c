@@ -41,6 +41,8 @@ int fail_call(struct moe *moe, int status, const char *format, ...)
     size_t used = n > 0 && (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
     struct ferry_error error = {.size = sizeof error};
     ferry_last_error(moe->job, &error);
+    if (status == FERRY_OK)
+        status = error.status < 0 ? error.status : FERRY_ERR_NOMEM;
     snprintf(line + used, sizeof line - used, ": %s: %s%s%s", ferry_status_string(status), error.message,
              error.hint[0] ? "; " : "", error.hint);
     return fail_line(moe, status, line);

