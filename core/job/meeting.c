@@ -35,12 +35,22 @@ struct fy_meeting {
     char note[160]; /* what else went wrong, to explain a missing PE */
 };
 
+static void seats_clear(struct fy_meeting *m)
+{
+    free(m->table);
+    free(m->here);
+    m->table = NULL;
+    m->here = NULL;
+    m->size = 0;
+}
+
 static void conn_lost(struct fy_meeting *m, struct fy_conn *conn)
 {
     if (conn->role == SEATED && !m->over) {
         m->here[conn->pe] = 0;
-        m->arrived--;
         snprintf(m->note, sizeof(m->note), "; PE %u came and left", conn->pe);
+        if (--m->arrived == 0)
+            seats_clear(m); /* what the size is, the next one says */
     } else if (conn->role == GUEST) {
         fy_log(&m->log, FERRY_LOG_DEBUG, "meeting: dropped a connection: %s", conn->why);
     }
@@ -86,10 +96,7 @@ static bool seats_make(struct fy_meeting *m, const struct fy_identity *who)
     m->table = calloc(who->size, sizeof(*m->table));
     m->here = calloc(who->size, 1);
     if (!m->table || !m->here) {
-        free(m->table);
-        free(m->here);
-        m->table = NULL;
-        m->here = NULL;
+        seats_clear(m);
         return false;
     }
     m->size = who->size;
