@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A job of one PE over the minimal transport: its heap must come from that transport, and what the transport lacks must
+ * be refused. Prints what it found; the test compares. */
+#include <ferry/ferry.h>
+#include <stdio.h>
+#include <string.h>
+
+static int mapped(const char *name)
+{
+    char line[512];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        found |= strstr(line, name) != NULL;
+    if (maps)
+        fclose(maps);
+    return found;
+}
+
+int main(void)
+{
+    ferry_job_t *job;
+    struct ferry_error error = {.size = sizeof error};
+    if (ferry_init(NULL, &job) != FERRY_OK)
+        return 1;
+    uint64_t *word = ferry_calloc(job, 1, sizeof *word), old = 7;
+    if (!word)
+        return 1;
+    printf("heap from %s\n", mapped("memfd:ferry-minimal") ? "minimal" : "elsewhere");
+    ferry_ctx_t *ctx = ferry_ctx_default(job);
+    int rc = ferry_atomic_swap(ctx, word, 5, &old, 0);
+    ferry_last_error(job, &error);
+    printf("swap: %s: %s\n", ferry_status_string(rc), error.message);
+    rc = ferry_get(ctx, &old, word, sizeof old, 0);
+    printf("get: %s\n", rc < 0 && old == 7 ? "refused" : "done");
+    /* what it has goes on */
+    rc = ferry_atomic_add(ctx, word, 40, 0);
+    if (rc == FERRY_OK)
+        rc = ferry_fence(ctx);
+    if (rc == FERRY_OK)
+        rc = ferry_atomic_add(ctx, word, 2, 0);
+    if (rc == FERRY_OK)
+        rc = ferry_quiet(ctx);
+    printf("add: %s %llu\n", ferry_status_string(rc), (unsigned long long)*word);
+    return ferry_finalize(job) == FERRY_OK ? 0 : 1;
+}
