@@ -4,6 +4,7 @@
 #include "team.h"
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -333,6 +334,13 @@ static void allocated_elsewhere(void **state)
     assert_ptr_equal(must(64, 0), me()->heap->base);
 }
 
+static bool is_mapped(char *address)
+{
+    unsigned char in_core;
+
+    return mincore(address, 1, &in_core) == 0;
+}
+
 /* Fails the k-th setup call, for every k until one allocation goes through: each time nothing may remain. */
 static void fail_everywhere(size_t n_transports, int allocating, int calls_expected)
 {
@@ -358,6 +366,7 @@ static void fail_everywhere(size_t n_transports, int allocating, int calls_expec
             assert_int_equal(before.files, after.files);
             assert_int_equal(before.mappings, after.mappings);
             assert_int_equal(after.heaps, 0);
+            assert_true(is_mapped(me()->heap->base)); /* reserved as before: nobody else may come to lie there */
             me()->fake[t].fail_at = 0;
             failures++;
         }

@@ -91,7 +91,7 @@ static void the_transport_that_carries(void **state)
         team.members[i].carrier = 1;
         team.members[i].fake[1].unmappable = true;
         team.members[i].fake[0].key_padding = 7 * i;
-        team.members[i].fake[1].key_padding = 100 - i;
+        team.members[i].fake[1].key_padding = 30 * i;
     }
     team_create(&team);
     team_run(&team, resolve_second);
