@@ -13,8 +13,7 @@ static bool serve_once(struct ferry_job *job)
         if (lane->caps->flags & FERRY_CAP_TARGET_PROGRESS)
             moved |= lane->ops->progress(lane->handle, FERRY_CHANNEL_SERVICE) == FERRY_OK;
     }
-    fy_world_progress(&job->world);
-    return moved;
+    return moved | fy_world_progress(&job->world);
 }
 
 static void *service_main(void *arg)

@@ -137,8 +137,9 @@ int fy_fail(struct fy_world *world, int status, int pe, int channel, int operati
 /* What a waiting call has to know: FERRY_OK, FERRY_ERR_ABORTED, or FERRY_ERR_PEER (pe >= 0: only if that one is dead; -1: if
  * any is that was not acknowledged; -2: if any is). Records the failure. */
 int fy_world_check(struct fy_world *world, int pe, const char *doing);
-/* Calls progress on busy channels and serves targets, where some transport wants it. From waits and the service thread. */
-void fy_world_progress(struct fy_world *world);
+/* Calls progress on busy channels, where some transport wants it. From waits and the service thread. True:
+ * something moved. */
+bool fy_world_progress(struct fy_world *world);
 
 /* The careful start of an operation: connects, folds fence epochs. Called when flow->epoch != ctx->epoch. */
 int fy_flow_enter(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe);

@@ -7,8 +7,8 @@
 
 int fy_wait_turn(struct fy_world *world, struct fy_backoff *backoff, int check, const char *doing)
 {
-    if (world->locked)
-        fy_world_progress(world);
+    if (world->locked && fy_world_progress(world))
+        backoff->rounds %= 256;
     if (!fy_backoff(backoff))
         return FERRY_OK;
     return fy_world_check(world, check, doing);
@@ -28,7 +28,8 @@ int fy_wait_word(struct fy_world *world, const uint64_t *word, int cmp, uint64_t
 }
 
 /* Dissemination: in round r, tell the PE 2^r further, wait for the one 2^r before. Words only grow, and have one writer
- * each, so a barrier that runs ahead by one does no harm (Hensgen, Finkel, Manber 1988). */
+ * each, so a barrier that runs ahead by one does no harm (Hensgen, Finkel, Manber 1988). They grow only if the signal of
+ * one barrier is not overtaken by that of the next: the signals are strong, which an ordered transport gives away. */
 int fy_barrier_pass(struct fy_barrier *barrier, const char *doing)
 {
     struct ferry_ctx *ctx = barrier->ctx;
@@ -39,10 +40,10 @@ int fy_barrier_pass(struct fy_barrier *barrier, const char *doing)
         uint64_t *word = barrier->words + r * FY_BARRIER_STRIDE;
         uint32_t next = (uint32_t)(((uint64_t)world->my_pe + step) % world->n_pes);
         fy_channel_lock(ctx);
-        rc = fy_signal(ctx, word, number, 0 /* SET */ | FY_SIGNAL_WEAK, next);
+        rc = fy_signal(ctx, word, number, FERRY_SIGNAL_SET, next);
         fy_channel_unlock(ctx);
         if (rc == FERRY_OK)
-            rc = fy_wait_word(world, word, 3 /* GE */, number, -2, doing);
+            rc = fy_wait_word(world, word, FERRY_CMP_GE, number, -2, doing);
         if (rc != FERRY_OK)
             return rc;
     }

@@ -47,22 +47,26 @@ int fy_world_check(struct fy_world *world, int pe, const char *doing)
     return report_death(world, atomic_load(&world->last_dead), doing);
 }
 
-static void progress_channel(struct fy_world *world, struct ferry_ctx *ctx)
+/* True if something moved, or is about to: whoever waits should not sleep then. */
+static bool progress_channel(struct fy_world *world, struct ferry_ctx *ctx)
 {
     if (!ctx->shared || pthread_mutex_trylock(&ctx->lock) != 0)
-        return;
-    if (ctx->n_busy)
-        for (uint32_t i = 0; i < world->n_lanes; i++)
-            world->lanes[i].ops->progress(world->lanes[i].handle, ctx->id);
+        return false;
+    bool moved = false;
+    for (uint32_t i = 0; ctx->n_busy && i < world->n_lanes; i++)
+        moved |= world->lanes[i].ops->progress(world->lanes[i].handle, ctx->id) == FERRY_OK;
     pthread_mutex_unlock(&ctx->lock);
+    return moved;
 }
 
-void fy_world_progress(struct fy_world *world)
+bool fy_world_progress(struct fy_world *world)
 {
+    bool moved = false;
     if (!world->locked || pthread_mutex_trylock(&world->lock) != 0)
-        return;
+        return false;
     for (uint32_t i = 0; i < world->max_channels; i++)
         if (world->channels[i])
-            progress_channel(world, world->channels[i]);
+            moved |= progress_channel(world, world->channels[i]);
     pthread_mutex_unlock(&world->lock);
+    return moved;
 }

@@ -309,7 +309,7 @@ struct ferry_host_ops {
      * fetched values and got data are in place. AGAIN: not yet. Later operations do not delay a ticket. */
     int (*quiet)(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint64_t *ticket);
     /* Moves things along. Channel thread; FERRY_CHANNEL_SERVICE: the core's service thread, with CAP_TARGET_PROGRESS.
-     * OK: something happened. AGAIN: nothing did. */
+     * OK: something happened, or is about to. AGAIN: nothing did, the caller may rest. */
     int (*progress)(struct ferry_transport *t, uint32_t channel);
 
     /* -- life (setup thread) */

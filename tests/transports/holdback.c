@@ -279,10 +279,9 @@ static int hb_progress(struct ferry_transport *t, uint32_t channel)
         struct stream *s = t->streams[(size_t)channel * t->n_pes + pe];
         if (!s || !s->n)
             continue;
-        if (s->idle++ < HOLD_TURNS && s->n < QUEUE)
-            continue;
-        release_one(t, s);
         rc = FERRY_OK;
+        if (s->idle++ >= HOLD_TURNS || s->n == QUEUE)
+            release_one(t, s);
     }
     return rc;
 }
