@@ -202,7 +202,7 @@ void fy_boot_close(struct fy_boot *boot)
     if (!boot)
         return;
     pthread_mutex_lock(&boot->lock);
-    bool running = boot->running, together = running && boot->n > 1 && boot->fail.status == FERRY_OK;
+    bool running = boot->running, together = running && boot->n > 1 && boot->joined && !boot->fail.final;
     pthread_mutex_unlock(&boot->lock);
     if (together)
         close_together(boot);

@@ -22,13 +22,13 @@ bool fy_fail_known(const struct fy_boot *boot, const struct fy_op *op, struct fe
         fy_error_set(error, FERRY_ERR_PEER, NULL, "'%s' needs every PE, and PE %u is dead: %s", op->step,
                      boot->first_dead, boot->first_why);
         error->peer = (int32_t)boot->first_dead;
+    } else if (boot->fail.status != FERRY_OK && (boot->fail.final || op->seq <= boot->fail.seq)) {
+        fy_error_set(error, boot->fail.status, NULL, "%s", boot->fail.text);
+        error->peer = boot->fail.peer;
     } else if (boot->n_left > 0) {
         fy_error_set(error, FERRY_ERR_PEER, NULL, "'%s' needs every PE, and PE %u has closed its job", op->step,
                      boot->first_left);
         error->peer = (int32_t)boot->first_left;
-    } else if (boot->fail.status != FERRY_OK && (boot->fail.final || op->seq <= boot->fail.seq)) {
-        fy_error_set(error, boot->fail.status, NULL, "%s", boot->fail.text);
-        error->peer = boot->fail.peer;
     } else {
         return false;
     }
