@@ -63,7 +63,7 @@ static void start_grace(struct run_job *job)
 
 /* A PE ended badly: says so, and keeps the status of the first. Of several that were found at once one that was killed
  * counts as the first, since the others probably ended because of it. */
-static void note_failure(struct run_job *job, int rank, const siginfo_t *info, bool same_moment)
+static void note_failure(struct run_job *job, int rank, const siginfo_t *info, bool none_before)
 {
     bool killed = info->si_code != CLD_EXITED;
     int pid = (int)info->si_pid;
@@ -74,7 +74,7 @@ static void note_failure(struct run_job *job, int rank, const siginfo_t *info, b
     else
         run_say(job, "pe %d (pid %d) exited with status %d%s", rank, pid, info->si_status, by_us);
 
-    if (job->exit_status == 0 || (same_moment && killed && !job->exit_by_signal)) {
+    if (job->exit_status == 0 || (none_before && killed && !job->exit_by_signal)) {
         job->exit_status = killed ? 128 + info->si_status : info->si_status;
         job->exit_by_signal = killed;
     }
@@ -112,7 +112,7 @@ static void note_stop(struct run_job *job, int rank, int number)
 
 void run_reap(struct run_job *job)
 {
-    bool same_moment = false;
+    bool none_before = job->exit_status == 0;
     for (;;) {
         siginfo_t info = {0};
         if (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG) != 0 || info.si_pid == 0)
@@ -130,8 +130,7 @@ void run_reap(struct run_job *job)
         job->alive--;
         if (info.si_code == CLD_EXITED && info.si_status == 0)
             continue;
-        note_failure(job, rank, &info, same_moment);
-        same_moment = true;
+        note_failure(job, rank, &info, none_before);
     }
 }
 

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ferry-perf: every test runs, in every form of output, and the figures are in order. */
+#include "command.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *run, *perf;
+
+static json_t *run_json(struct command *c, const char *const *argv)
+{
+    json_error_t error;
+    int status = command_run(c, argv);
+    if (status != 0)
+        fail_msg("status %d:\n%s", status, c->error_text);
+    json_t *root = json_loadb(c->text, c->length, 0, &error);
+    if (!root)
+        fail_msg("line %d: %s in:\n%s", error.line, error.text, c->text);
+    assert_true(json_is_array(root));
+    return root;
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value))
+        fail_msg("no number %s", key);
+    return json_number_value(value);
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    if (!text)
+        fail_msg("no text %s", key);
+    return text;
+}
+
+static void check_result(const json_t *result, int pes, int channels, long iterations)
+{
+    assert_int_equal((long)number_of(result, "pes"), pes);
+    assert_int_equal((long)number_of(result, "channels"), channels);
+    assert_int_equal((long)number_of(result, "iterations"), iterations);
+    double min = number_of(result, "min"), median = number_of(result, "median"), p99 = number_of(result, "p99");
+    assert_true(min > 0 && min <= median && median <= p99 && p99 <= number_of(result, "max"));
+    assert_string_equal(text_of(result, "transport"), "loopback");
+}
+
+static void test_all(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *unit;
+        int bytes;
+    } expected[] = {{"put_lat", "ns", 8},        {"put_flag_lat", "ns", 8},  {"put_signal_lat", "ns", 8},
+                    {"signal_lat", "ns", 0},     {"put_quiet_lat", "ns", 8}, {"get_lat", "ns", 8},
+                    {"fetch_add_lat", "ns", 0},  {"cswap_lat", "ns", 0},     {"quiet_idle", "ns", 0},
+                    {"barrier_lat", "ns", 0},    {"put_rate", "Mop/s", 8},   {"add_rate", "Mop/s", 0},
+                    {"put_bw", "GB/s", 65536},   {"get_bw", "GB/s", 65536}};
+    struct command c = {0};
+    json_t *root = run_json(&c, ARGS(run, "-n", "2", perf, "all", "--iters", "200", "--warmup", "10", "--json"));
+    assert_int_equal(json_array_size(root), sizeof expected / sizeof *expected);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        const json_t *result = json_array_get(root, i);
+        assert_string_equal(text_of(result, "test"), expected[i].name);
+        assert_string_equal(text_of(result, "unit"), expected[i].unit);
+        assert_int_equal((long)number_of(result, "bytes"), expected[i].bytes);
+        check_result(result, 2, 1, 200);
+    }
+    json_decref(root);
+    command_release(&c);
+}
+
+static void test_sizes_and_channels(void **state)
+{
+    (void)state;
+    struct command c = {0};
+    json_t *root = run_json(&c, ARGS(run, "-n", "3", perf, "put_rate", "-s", "1,4K,1M", "-i", "300", "-c", "3", "--json"));
+    const long sizes[] = {1, 4096, 1048576};
+    assert_int_equal(json_array_size(root), 3);
+    for (size_t i = 0; i < 3; i++) {
+        check_result(json_array_get(root, i), 3, 3, 300);
+        assert_int_equal((long)number_of(json_array_get(root, i), "bytes"), sizes[i]);
+    }
+    json_decref(root);
+    command_release(&c);
+
+    root = run_json(&c, ARGS(run, "-n", "2", perf, "put_lat", "-s", "1,100,20M", "-i", "10", "--warmup", "0", "--json"));
+    assert_int_equal(json_array_size(root), 3);
+    json_decref(root);
+    command_release(&c);
+}
+
+static void test_csv_and_table(void **state)
+{
+    (void)state;
+    struct command c = {0};
+    assert_int_equal(command_run(&c, ARGS(run, "-n", "2", perf, "get_lat", "--csv", "-i", "50", "-s", "8,16")), 0);
+    assert_int_equal(strncmp(c.text, "test,bytes,transport,pes,channels,iterations,min,median,p99,max,unit\n"
+                                     "get_lat,8,loopback,2,1,50,",
+                             95 - 1),
+                     0);
+    assert_int_equal(count_pieces(c.text, c.length, "\n"), 3);
+    assert_int_equal(count_pieces(c.text, c.length, ","), 30);
+    command_release(&c);
+
+    assert_int_equal(command_run(&c, ARGS(run, "-n", "2", perf, "get_lat", "-i", "50")), 0);
+    assert_int_equal(count_pieces(c.text, c.length, "\n"), 3);
+    assert_int_equal(count_pieces(c.text, c.length, "\nget_lat "), 1);
+    command_release(&c);
+}
+
+static void test_one_pe_is_too_few(void **state)
+{
+    (void)state;
+    struct command c = {0};
+    assert_int_equal(command_run(&c, ARGS(perf, "put_lat", "--json")), 64);
+    assert_int_equal(c.length, 0);
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "2 PEs are needed, this job has 1"), 1);
+    command_release(&c);
+}
+
+static void test_usage_errors(void **state)
+{
+    (void)state;
+    const char *const *const bad[] = {ARGS(perf, "no_such_test"),           ARGS(perf),
+                                      ARGS(perf, "put_lat", "get_lat"),     ARGS(perf, "put_lat", "-s", "0"),
+                                      ARGS(perf, "put_lat", "-s", "12Q"),   ARGS(perf, "put_lat", "-s", "8,"),
+                                      ARGS(perf, "put_lat", "-i", "0"),     ARGS(perf, "put_lat", "-i", "-5"),
+                                      ARGS(perf, "put_lat", "-c", "65"),    ARGS(perf, "put_lat", "-s", "99999999999999G"),
+                                      ARGS(perf, "put_lat", "--warmup=x")};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct command c = {0};
+        assert_int_equal(command_run(&c, bad[i]), 64);
+        assert_int_equal(c.length, 0);
+        command_release(&c);
+    }
+    /* One complaint, not one for each PE. */
+    struct command c = {0};
+    assert_int_equal(command_run(&c, ARGS(run, "-n", "4", perf, "no_such_test")), 64);
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "no test named no_such_test"), 1);
+    command_release(&c);
+}
+
+int main(void)
+{
+    run = getenv("TOOLS_RUN");
+    perf = getenv("TOOLS_PERF");
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_sizes_and_channels),
+                                       cmocka_unit_test(test_csv_and_table), cmocka_unit_test(test_one_pe_is_too_few),
+                                       cmocka_unit_test(test_usage_errors)};
+    return run && perf ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+}
