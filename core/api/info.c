@@ -137,7 +137,7 @@ int ferry_info(const char *spec, int all, void (*row)(void *arg, const ferry_inf
     fy_log_init(&log);
     int rc = fy_options_load(&options, fy_core_options, NULL, &source, &error);
     if (rc != FERRY_OK) {
-        fy_log(&log, FERRY_LOG_ERROR, "%s%s%s", error.message, error.hint[0] ? "; " : "", error.hint);
+        fy_log_record(&log, FERRY_LOG_ERROR, "", &error);
         return rc;
     }
     tell_options(&teller, &options, "core");

@@ -107,13 +107,13 @@ static void add_counters(ferry_stats_t *out, const struct fy_counters *c)
         *pairs[i].to += __atomic_load_n(pairs[i].from, __ATOMIC_RELAXED);
 }
 
-int ferry_stats(ferry_job_t *job, ferry_stats_t *stats)
+int ferry_stats_get(ferry_job_t *job, ferry_stats_t *stats)
 {
     job = fy_api_job(job);
     if (!job)
         return FERRY_ERR_STATE;
     if (!stats || stats->size < 8 || stats->size > 4096)
-        return fy_usage(job, "ferry_stats: stats is null, or its size is not set");
+        return fy_usage(job, "ferry_stats_get: stats is null, or its size is not set");
     ferry_stats_t sum = {.size = stats->size};
     pthread_mutex_lock(&job->world.lock);
     add_counters(&sum, &job->retired);
@@ -134,7 +134,7 @@ static void log_meeting_error(const struct ferry_error *error)
 {
     struct fy_log log;
     fy_log_init(&log);
-    fy_log(&log, FERRY_LOG_ERROR, "%s%s%s", error->message, error->hint[0] ? "; " : "", error->hint);
+    fy_log_record(&log, FERRY_LOG_ERROR, "", error);
 }
 
 int ferry_uniqueid_create(ferry_uniqueid_t *id)

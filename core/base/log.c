@@ -120,3 +120,10 @@ void fy_error_set(struct ferry_error *error, int status, const char *hint, const
         *p = ' ';
     errno = saved;
 }
+
+void fy_log_record(const struct fy_log *log, int level, const char *what, const struct ferry_error *record)
+{
+    bool hint = record->hint[0] != '\0';
+
+    fy_log(log, level, "%s%s%s%s%s", what, record->message, hint ? " (" : "", record->hint, hint ? ")" : "");
+}

@@ -22,6 +22,9 @@ void fy_log_init(struct fy_log *log); /* level WARN, pe -1, stderr */
 void fy_log(const struct fy_log *log, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void fy_log_v(const struct fy_log *log, int level, const char *format, va_list args);
 
+/* Logs a record: `what` (may be ""), the message, and the hint in brackets. */
+void fy_log_record(const struct fy_log *log, int level, const char *what, const struct ferry_error *record);
+
 /* Fills a record: status, no peer, channel, operation. hint may be NULL. The format is the message. */
 void fy_error_set(struct ferry_error *error, int status, const char *hint, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -44,5 +44,5 @@ void fy_job_transport_error(void *arg, const struct ferry_error *record)
 {
     struct ferry_job *job = arg;
     fy_errors_job(job->errors, record);
-    fy_log(&job->log, FERRY_LOG_ERROR, "%s%s%s", record->message, record->hint[0] ? "; " : "", record->hint);
+    fy_log_record(&job->log, FERRY_LOG_ERROR, "", record);
 }

@@ -28,6 +28,7 @@ void fy_job_release(struct ferry_job *job)
     if (job->errors)
         fy_errors_destroy(job->errors);
     pthread_mutex_destroy(&job->world.lock);
+    pthread_mutex_destroy(&job->world.setup);
     sodium_memzero(job->secret, sizeof(job->secret));
     free(job);
 }

@@ -232,6 +232,7 @@ static int make_heap(struct ferry_job *job, struct ferry_error *error)
         .n_transports = job->route->n_chosen,
         .up = {job, heap_allgather, heap_transport_of},
         .timeout = job->world.timeout,
+        .setup = &job->world.setup,
     };
     int rc = fy_heap_create(&config, &job->heap, error);
     job->world.heap = job->heap;
@@ -293,6 +294,7 @@ int fy_job_init(const ferry_attr_t *attr, struct ferry_job **out)
     struct ferry_job *job = calloc(1, sizeof(*job));
     if (job) {
         pthread_mutex_init(&job->world.lock, NULL);
+        pthread_mutex_init(&job->world.setup, NULL);
         rc = fy_errors_create(&job->errors);
     }
     if (rc == FERRY_OK)
@@ -309,7 +311,7 @@ int fy_job_init(const ferry_attr_t *attr, struct ferry_job **out)
         return rc;
     }
     if (job) {
-        fy_log(&job->log, FERRY_LOG_ERROR, "cannot start: %s%s%s", error.message, error.hint[0] ? "; " : "", error.hint);
+        fy_log_record(&job->log, FERRY_LOG_ERROR, "cannot start: ", &error);
         fy_job_release(job);
     }
     return rc;

@@ -71,18 +71,32 @@ void fy_world_alarm(struct fy_world *world)
     pthread_mutex_unlock(&world->lock);
 }
 
+static int open_lane(struct fy_world *world, const struct fy_lane *lane, uint32_t channel)
+{
+    pthread_mutex_lock(&world->setup);
+    int rc = lane->ops->open_channel(lane->handle, channel);
+    pthread_mutex_unlock(&world->setup);
+    return rc;
+}
+
+static void close_lanes(struct fy_world *world, uint32_t n, uint32_t channel)
+{
+    pthread_mutex_lock(&world->setup);
+    while (n-- > 0)
+        world->lanes[n].ops->close_channel(world->lanes[n].handle, channel);
+    pthread_mutex_unlock(&world->setup);
+}
+
 static int open_on_lanes(struct ferry_ctx *ctx, struct ferry_error *error)
 {
     struct fy_world *world = ctx->world;
     for (uint32_t i = 0; i < world->n_lanes; i++) {
-        struct fy_lane *lane = &world->lanes[i];
-        int rc = lane->ops->open_channel(lane->handle, ctx->id);
+        int rc = open_lane(world, &world->lanes[i], ctx->id);
         if (rc >= 0)
             continue;
         fy_error_set(error, rc, NULL, "transport %s cannot open channel %u: %s", world->transports[i]->name, ctx->id,
                      ferry_status_string(rc));
-        while (i-- > 0)
-            world->lanes[i].ops->close_channel(world->lanes[i].handle, ctx->id);
+        close_lanes(world, i, ctx->id);
         return rc;
     }
     return FERRY_OK;
@@ -172,8 +186,7 @@ int fy_channel_destroy(struct ferry_ctx *ctx)
     fy_channel_lock(ctx);
     int rc = fy_quiet_all(ctx);
     fy_channel_unlock(ctx);
-    for (uint32_t i = 0; i < world->n_lanes; i++)
-        world->lanes[i].ops->close_channel(world->lanes[i].handle, ctx->id);
+    close_lanes(world, world->n_lanes, ctx->id);
     channel_delist(ctx);
     channel_release(ctx);
     return rc;

@@ -75,7 +75,8 @@ struct fy_world {
     _Atomic int32_t last_dead;
     _Atomic uint32_t pointers_out; /* 1 once ferry_ptr gave a peer's address away */
 
-    pthread_mutex_t lock;          /* guards channels[] and connecting */
+    pthread_mutex_t lock;          /* guards channels[] */
+    pthread_mutex_t setup;         /* one setup call at a time into a transport; taken after no other lock */
     struct ferry_ctx **channels;   /* by id, NULL: free */
     /* A request to the peer's control thread, for connect (the job knows how). */
     int (*call)(void *arg, uint32_t pe, const void *request, size_t size, void *reply, size_t capacity, size_t *reply_size,

@@ -27,7 +27,9 @@ static int connect_phase(struct ferry_ctx *ctx, const struct fy_lane *lane, uint
     struct fy_backoff backoff = {0};
     uint64_t deadline = fy_deadline(world->timeout);
     for (;;) {
+        pthread_mutex_lock(&world->setup);
         int rc = lane->ops->connect(lane->handle, ctx->id, pe, io);
+        pthread_mutex_unlock(&world->setup);
         if (rc != FERRY_AGAIN)
             return rc;
         if (!fy_backoff(&backoff))

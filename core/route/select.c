@@ -243,7 +243,7 @@ int fy_route_survey(struct fy_route *route, const char *spec, int all)
     int status = fy_list_parse(&list, spec ? spec : "auto", "FERRY_TRANSPORT", &error);
 
     if (status != FERRY_OK) {
-        fy_log(route->log, FERRY_LOG_ERROR, "%s; %s", error.message, error.hint);
+        fy_log_record(route->log, FERRY_LOG_ERROR, "", &error);
         return status;
     }
     route->asked = 0;

@@ -220,7 +220,7 @@ typedef struct ferry_stats {
     uint64_t fences, fenced_operations, drains; /* drains: fences that had to wait for completion */
     uint64_t quiets, again;                     /* again: posts that had to be repeated */
 } ferry_stats_t;
-FERRY_API int ferry_stats(ferry_job_t *job, ferry_stats_t *stats);
+FERRY_API int ferry_stats_get(ferry_job_t *job, ferry_stats_t *stats);
 
 /* The plugins and options that this library knows, as a document for tools: calls `row` for each. Needs no job.
  * what: "plugin" (name, path, state, reason), "capability" (plugin, capability, value), "option" (name, value, origin, doc),
