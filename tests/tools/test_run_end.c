@@ -146,10 +146,13 @@ static void test_kill_after_term(void **state)
 {
     (void)state;
     struct command c = {0};
+    command_start(&c, ARGS(tool, "-n", "2", "--grace", "0", "--prefix", "sh", "-c",
+                           "trap '' TERM; echo pid $$; while :; do sleep 1; done"));
+    command_await(&c, "\n", 2);
     double start = command_now();
-    assert_int_equal(command_run(&c, ARGS(tool, "-n", "2", "--grace", "0", "sh", "-c",
-                                          "trap '' TERM; [ $FERRY_RANK != 1 ] || exit 9; while :; do sleep 1; done")),
-                     9);
+    kill(atoi(strstr(c.text, "[1] pid ") + 8), SIGKILL);
+    command_finish(&c);
+    assert_int_equal(c.status, 128 + SIGKILL);
     assert_true(command_now() - start >= 2.0);
     assert_int_equal(count_pieces(c.error_text, c.error_length, "1 of 2 PEs did not end on SIGTERM: killing"), 1);
     assert_int_equal(count_pieces(c.error_text, c.error_length, "pe 0 (pid "), 1);
@@ -281,16 +284,15 @@ static void test_failure_ends_grandchildren(void **state)
 {
     (void)state;
     struct command c = {0};
-    pid_t pids[4] = {0};
-    command_start(&c, ARGS(tool, "-n", "2", "--grace", "0", "sh", "-c", family));
-    command_await(&c, "\n", 4);
-    assert_int_equal(read_pids(&c, pids, 4), 4);
-    kill(pids[0], SIGKILL);
-    kill(pids[1], SIGKILL);
-    kill(pids[2], SIGKILL);
+    pid_t pids[2] = {0};
+    command_start(&c, ARGS(tool, "-n", "2", "--grace", "0", "--prefix", "sh", "-c",
+                           "(trap '' TERM; exec sleep 1000) & echo pe $$ pid $!; exec sleep 1000"));
+    command_await(&c, "\n", 2);
+    assert_int_equal(read_pids(&c, pids, 2), 2);
+    kill(atoi(strstr(c.text, "[1] pe ") + 7), SIGKILL);
     command_finish(&c);
-    assert_int_not_equal(c.status, 0);
-    await_gone(pids, 4);
+    assert_int_equal(c.status, 128 + SIGKILL);
+    await_gone(pids, 2);
     command_release(&c);
 }
 
