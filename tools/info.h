@@ -15,7 +15,7 @@
 struct info {
     ferry_info_row_t *rows; /* strings are ours */
     size_t n, capacity;
-    bool failed;            /* memory ran out */
+    bool failed; /* memory ran out */
 };
 
 void info_row(void *arg, const ferry_info_row_t *row); /* arg: struct info */

@@ -67,8 +67,9 @@ int main(int argc, char **argv)
     static const struct argp parser = {
         .options = option_rows,
         .parser = parse_one,
-        .doc = "Shows Ferry's transports, what they can do, and the options with their values.\vThe exit status is 1 if a "
-               "transport that was named, here or by FERRY_TRANSPORT, cannot be used, or if there is none at all."};
+        .doc =
+            "Shows Ferry's transports, what they can do, and the options with their values.\vThe exit status is 1 if a "
+            "transport that was named, here or by FERRY_TRANSPORT, cannot be used, or if there is none at all."};
     struct settings settings = {0};
     struct info info = {0};
     argp_parse(&parser, argc, argv, 0, NULL, &settings);

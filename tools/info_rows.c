@@ -37,9 +37,8 @@ void info_row(void *arg, const ferry_info_row_t *row)
     struct info *info = arg;
     if (info->failed || !grow(info))
         return;
-    info->rows[info->n++] = (ferry_info_row_t){copy(info, row->what),   copy(info, row->name),
-                                               copy(info, row->value),  copy(info, row->state),
-                                               copy(info, row->origin), copy(info, row->doc)};
+    info->rows[info->n++] = (ferry_info_row_t){copy(info, row->what),  copy(info, row->name),   copy(info, row->value),
+                                               copy(info, row->state), copy(info, row->origin), copy(info, row->doc)};
 }
 
 static void release(const char *text)

@@ -8,18 +8,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PERF_MAX_SIZES 32
+#define PERF_MAX_SIZES    32
 #define PERF_MAX_CHANNELS 64
-#define PERF_WINDOW 64 /* operations between two quiets, in rates and bandwidths */
+#define PERF_WINDOW       64 /* operations between two quiets, in rates and bandwidths */
 
 enum perf_format { PERF_TABLE, PERF_CSV, PERF_JSON };
 
 struct perf_options {
-    const char *test;  /* a name of the table, or "all" */
+    const char *test; /* a name of the table, or "all" */
     size_t sizes[PERF_MAX_SIZES];
-    size_t n_sizes;    /* 0: the test's own */
-    uint64_t iters;    /* 0: the test's own */
-    uint64_t warmup;   /* UINT64_MAX: a tenth of the iterations */
+    size_t n_sizes;  /* 0: the test's own */
+    uint64_t iters;  /* 0: the test's own */
+    uint64_t warmup; /* UINT64_MAX: a tenth of the iterations */
     int channels;
     enum perf_format format;
     bool no_pin;
@@ -34,13 +34,13 @@ struct perf {
     struct perf_options options;
     ferry_job_t *job;
     int me, n_pes;
-    int peer;           /* of PE 0: 1; of PE 1: 0 */
+    int peer; /* of PE 0: 1; of PE 1: 0 */
     ferry_ctx_t *ctx[PERF_MAX_CHANNELS];
-    uint8_t *inbox;     /* symmetric: where puts arrive and gets read */
-    uint8_t *outbox;    /* symmetric, so that it is registered: source of puts, destination of gets */
-    uint64_t *words;    /* symmetric */
-    size_t bytes;       /* of the running test */
-    uint64_t sequence;  /* of a ping-pong, equal on both sides */
+    uint8_t *inbox;    /* symmetric: where puts arrive and gets read */
+    uint8_t *outbox;   /* symmetric, so that it is registered: source of puts, destination of gets */
+    uint64_t *words;   /* symmetric */
+    size_t bytes;      /* of the running test */
+    uint64_t sequence; /* of a ping-pong, equal on both sides */
 };
 
 enum perf_unit { PERF_NS, PERF_MOPS, PERF_GBS };

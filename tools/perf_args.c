@@ -21,14 +21,15 @@ static const struct argp_option option_rows[] = {
     {"channels", 'c', "N", 0, "Contexts that rates and bandwidths are spread over, in turn (default: 1)", 0},
     {"csv", KEY_CSV, NULL, 0, "Print comma-separated values", 0},
     {"json", KEY_JSON, NULL, 0, "Print a JSON array with an object per result", 0},
-    {"no-pin", KEY_NO_PIN, NULL, 0, "Leave PEs where the kernel puts them (default: each on a core, if there are enough)", 0},
+    {"no-pin", KEY_NO_PIN, NULL, 0,
+     "Leave PEs where the kernel puts them (default: each on a core, if there are enough)", 0},
     {"list", KEY_LIST, NULL, 0, "List the tests", 0},
     {0}};
 
-static const char doc[] =
-    "Measures Ferry: start it with ferry-run -n 2.\v"
-    "PE 0 and 1 do the work (barrier_lat: all). Iterations are timed in up to 1000 groups; min, median, p99 and max are "
-    "those of the groups' averages. Latencies of exchanges are half a round trip.";
+static const char doc[] = "Measures Ferry: start it with ferry-run -n 2.\v"
+                          "PE 0 and 1 do the work (barrier_lat: all). Iterations are timed in up to 1000 groups; min, "
+                          "median, p99 and max are "
+                          "those of the groups' averages. Latencies of exchanges are half a round trip.";
 
 /* Digits only, and at most one of the suffixes K, M, G if `units`. */
 static bool read_number(const char *text, size_t length, bool units, uint64_t *value)
@@ -155,8 +156,7 @@ static int silence_others(void)
 
 void perf_parse(int argc, char **argv, struct perf_options *options)
 {
-    static const struct argp parser = {
-        .options = option_rows, .parser = parse_one, .args_doc = "TEST|all", .doc = doc};
+    static const struct argp parser = {.options = option_rows, .parser = parse_one, .args_doc = "TEST|all", .doc = doc};
     int saved = silence_others();
     *options = (struct perf_options){.warmup = UINT64_MAX, .channels = 1};
     argp_parse(&parser, argc, argv, 0, NULL, options);

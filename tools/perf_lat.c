@@ -76,7 +76,8 @@ static int send_flagged(struct perf *perf)
     if (status == FERRY_OK)
         status = ferry_fence(perf->ctx[0]);
     if (status == FERRY_OK)
-        status = ferry_put(perf->ctx[0], perf_word(perf, PERF_FLAG), &perf->sequence, sizeof perf->sequence, perf->peer);
+        status =
+            ferry_put(perf->ctx[0], perf_word(perf, PERF_FLAG), &perf->sequence, sizeof perf->sequence, perf->peer);
     return status;
 }
 
@@ -148,8 +149,8 @@ static int fetch_add(struct perf *perf)
 static int compare_swap(struct perf *perf)
 {
     uint64_t old, next = perf->sequence + 1;
-    int status = ferry_atomic_compare_swap(perf->ctx[0], perf_word(perf, PERF_COUNTER), perf->sequence, next, &old,
-                                           perf->peer);
+    int status =
+        ferry_atomic_compare_swap(perf->ctx[0], perf_word(perf, PERF_COUNTER), perf->sequence, next, &old, perf->peer);
     perf->sequence = next;
     return status;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#define MAX_SAMPLES 1000
+#define MAX_SAMPLES      1000
 #define BYTES_BY_DEFAULT (UINT64_C(4) << 30) /* moved by a test whose iterations the user did not set */
 
 const struct perf_test perf_tests[] = {

@@ -30,18 +30,18 @@ int perf_print_begin(struct perf_printer *printer, enum perf_format format, cons
         return flushed();
     }
     printf("# ferry-perf %s, transport %s, %d PEs\n", ferry_version(), transport, pes);
-    printf("%-16s %10s %9s %11s %10s %10s %10s %10s  %s\n", "# test", "bytes", "channels", "iterations", "min", "median",
-           "p99", "max", "unit");
+    printf("%-16s %10s %9s %11s %10s %10s %10s %10s  %s\n", "# test", "bytes", "channels", "iterations", "min",
+           "median", "p99", "max", "unit");
     return flushed();
 }
 
 static int add_to_array(struct perf_printer *printer, const struct perf_result *result)
 {
-    json_t *object = json_pack("{ss sI ss si si sI sf sf sf sf ss}", "test", result->test->name, "bytes",
-                               (json_int_t)result->bytes, "transport", printer->transport, "pes", result->pes, "channels",
-                               result->channels, "iterations", (json_int_t)result->iterations, "min", result->min,
-                               "median", result->median, "p99", result->p99, "max", result->max, "unit",
-                               unit_name(result->test->unit));
+    json_t *object =
+        json_pack("{ss sI ss si si sI sf sf sf sf ss}", "test", result->test->name, "bytes", (json_int_t)result->bytes,
+                  "transport", printer->transport, "pes", result->pes, "channels", result->channels, "iterations",
+                  (json_int_t)result->iterations, "min", result->min, "median", result->median, "p99", result->p99,
+                  "max", result->max, "unit", unit_name(result->test->unit));
     return object ? json_array_append_new(printer->array, object) : -1;
 }
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define RUN_MAX_PES 4096
+#define RUN_MAX_PES      4096
 #define RUN_EXIT_TIMEOUT 124
 
 struct run_options {
@@ -37,8 +37,8 @@ struct run_source;
 /* Where lines go: ferry-run's stdout or stderr. Never blocks; what cannot be written yet waits in the buffer. */
 struct run_sink {
     int fd;
-    size_t piece;                    /* most bytes of a write that cannot block after POLLOUT */
-    int error;                       /* errno of the write that failed; everything is dropped from then on */
+    size_t piece; /* most bytes of a write that cannot block after POLLOUT */
+    int error;    /* errno of the write that failed; everything is dropped from then on */
     struct run_buffer buffer;
     const struct run_source *midway; /* who wrote the last byte, if it was no newline */
 };
@@ -81,18 +81,18 @@ struct run_job {
     struct run_sink sinks[2];   /* the second is unused when both are the same file */
     struct run_source self;     /* ferry-run's own messages */
     int alive;
-    pid_t group;                /* process group of all PEs; its leader is the guard */
-    int guard_fd;               /* the guard kills the group when this closes */
-    bool guard_gone;            /* it was collected already */
+    pid_t group;     /* process group of all PEs; its leader is the guard */
+    int guard_fd;    /* the guard kills the group when this closes */
+    bool guard_gone; /* it was collected already */
     int signal_fd;
     sigset_t old_mask;
     enum run_stage stage;
-    double deadline;            /* of the stage; 0: none */
-    double overtime;            /* moment at which --timeout strikes; 0: never */
-    bool terminal_given;        /* the group has the terminal */
-    bool give_up;               /* leave, even if output is waiting */
+    double deadline;     /* of the stage; 0: none */
+    double overtime;     /* moment at which --timeout strikes; 0: never */
+    bool terminal_given; /* the group has the terminal */
+    bool give_up;        /* leave, even if output is waiting */
     int exit_status;
-    bool exit_by_signal;        /* the first failure was a death by signal */
+    bool exit_by_signal; /* the first failure was a death by signal */
 };
 
 /* Starts the process that outlives ferry-run and then kills what is left of the job. Called before any thread

@@ -24,8 +24,7 @@ static void open_standard_streams(void)
 
 static void open_signals(struct run_job *job)
 {
-    static const int taken[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
-                                SIGUSR2, SIGCONT, SIGTSTP, SIGCHLD};
+    static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP, SIGCHLD};
     sigset_t set;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)

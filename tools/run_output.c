@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CHUNK ((size_t)64 << 10)
+#define CHUNK     ((size_t)64 << 10)
 #define SINK_FULL ((size_t)1 << 20)
 /* A longer line is passed on in pieces, between which other lines may come: memory has to end somewhere. */
 #define LINE_MAX_BYTES ((size_t)64 << 20)
@@ -60,7 +60,8 @@ void run_sink_open(struct run_sink *sink, int fd)
 {
     struct stat st;
     *sink = (struct run_sink){.fd = fd, .piece = CHUNK};
-    /* After POLLOUT a pipe takes a page for sure. It may be shared with others, so that O_NONBLOCK is not ours to set. */
+    /* After POLLOUT a pipe takes a page for sure. It may be shared with others, so that O_NONBLOCK is not ours to set.
+     */
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         sink->piece = 4096;
 }

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #define ARGS(...) ((const char *const[]){__VA_ARGS__, NULL})
-#define DEADLINE 60.0 /* seconds; nothing here takes a tenth of it on an idle machine */
+#define DEADLINE  60.0 /* seconds; nothing here takes a tenth of it on an idle machine */
 
 struct command {
     /* set before command_start, 0: as said */

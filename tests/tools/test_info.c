@@ -37,7 +37,8 @@ static json_t *named(const json_t *root, const char *array, const char *name)
     size_t i;
     json_t *entry;
     assert_true(json_is_array(json_object_get(root, array)));
-    json_array_foreach(json_object_get(root, array), i, entry) if (strcmp(text_of(entry, "name"), name) == 0) return entry;
+    json_array_foreach(json_object_get(root, array), i,
+                       entry) if (strcmp(text_of(entry, "name"), name) == 0) return entry;
     return NULL;
 }
 

@@ -57,11 +57,11 @@ static void test_all(void **state)
     static const struct {
         const char *name, *unit;
         int bytes;
-    } expected[] = {{"put_lat", "ns", 8},        {"put_flag_lat", "ns", 8},  {"put_signal_lat", "ns", 8},
-                    {"signal_lat", "ns", 0},     {"put_quiet_lat", "ns", 8}, {"get_lat", "ns", 8},
-                    {"fetch_add_lat", "ns", 0},  {"cswap_lat", "ns", 0},     {"quiet_idle", "ns", 0},
-                    {"barrier_lat", "ns", 0},    {"put_rate", "Mop/s", 8},   {"add_rate", "Mop/s", 0},
-                    {"put_bw", "GB/s", 65536},   {"get_bw", "GB/s", 65536}};
+    } expected[] = {{"put_lat", "ns", 8},       {"put_flag_lat", "ns", 8},  {"put_signal_lat", "ns", 8},
+                    {"signal_lat", "ns", 0},    {"put_quiet_lat", "ns", 8}, {"get_lat", "ns", 8},
+                    {"fetch_add_lat", "ns", 0}, {"cswap_lat", "ns", 0},     {"quiet_idle", "ns", 0},
+                    {"barrier_lat", "ns", 0},   {"put_rate", "Mop/s", 8},   {"add_rate", "Mop/s", 0},
+                    {"put_bw", "GB/s", 65536},  {"get_bw", "GB/s", 65536}};
     struct command c = {0};
     json_t *root = run_json(&c, ARGS(run, "-n", "2", perf, "all", "--iters", "200", "--warmup", "10", "--json"));
     assert_int_equal(json_array_size(root), sizeof expected / sizeof *expected);
@@ -80,7 +80,8 @@ static void test_sizes_and_channels(void **state)
 {
     (void)state;
     struct command c = {0};
-    json_t *root = run_json(&c, ARGS(run, "-n", "3", perf, "put_rate", "-s", "1,4K,1M", "-i", "300", "-c", "3", "--json"));
+    json_t *root =
+        run_json(&c, ARGS(run, "-n", "3", perf, "put_rate", "-s", "1,4K,1M", "-i", "300", "-c", "3", "--json"));
     const long sizes[] = {1, 4096, 1048576};
     assert_int_equal(json_array_size(root), 3);
     for (size_t i = 0; i < 3; i++) {
@@ -90,7 +91,8 @@ static void test_sizes_and_channels(void **state)
     json_decref(root);
     command_release(&c);
 
-    root = run_json(&c, ARGS(run, "-n", "2", perf, "put_lat", "-s", "1,100,20M", "-i", "10", "--warmup", "0", "--json"));
+    root =
+        run_json(&c, ARGS(run, "-n", "2", perf, "put_lat", "-s", "1,100,20M", "-i", "10", "--warmup", "0", "--json"));
     assert_int_equal(json_array_size(root), 3);
     json_decref(root);
     command_release(&c);
@@ -101,8 +103,9 @@ static void test_csv_and_table(void **state)
     (void)state;
     struct command c = {0};
     assert_int_equal(command_run(&c, ARGS(run, "-n", "2", perf, "get_lat", "--csv", "-i", "50", "-s", "8,16")), 0);
-    assert_int_equal(strncmp(c.text, "test,bytes,transport,pes,channels,iterations,min,median,p99,max,unit\n"
-                                     "get_lat,8,loopback,2,1,50,",
+    assert_int_equal(strncmp(c.text,
+                             "test,bytes,transport,pes,channels,iterations,min,median,p99,max,unit\n"
+                             "get_lat,8,loopback,2,1,50,",
                              95 - 1),
                      0);
     assert_int_equal(count_pieces(c.text, c.length, "\n"), 3);
@@ -128,12 +131,13 @@ static void test_one_pe_is_too_few(void **state)
 static void test_usage_errors(void **state)
 {
     (void)state;
-    const char *const *const bad[] = {ARGS(perf, "no_such_test"),           ARGS(perf),
-                                      ARGS(perf, "put_lat", "get_lat"),     ARGS(perf, "put_lat", "-s", "0"),
-                                      ARGS(perf, "put_lat", "-s", "12Q"),   ARGS(perf, "put_lat", "-s", "8,"),
-                                      ARGS(perf, "put_lat", "-i", "0"),     ARGS(perf, "put_lat", "-i", "-5"),
-                                      ARGS(perf, "put_lat", "-c", "65"),    ARGS(perf, "put_lat", "-s", "99999999999999G"),
-                                      ARGS(perf, "put_lat", "--warmup=x")};
+    const char *const *const bad[] = {
+        ARGS(perf, "no_such_test"),         ARGS(perf),
+        ARGS(perf, "put_lat", "get_lat"),   ARGS(perf, "put_lat", "-s", "0"),
+        ARGS(perf, "put_lat", "-s", "12Q"), ARGS(perf, "put_lat", "-s", "8,"),
+        ARGS(perf, "put_lat", "-i", "0"),   ARGS(perf, "put_lat", "-i", "-5"),
+        ARGS(perf, "put_lat", "-c", "65"),  ARGS(perf, "put_lat", "-s", "99999999999999G"),
+        ARGS(perf, "put_lat", "--warmup=x")};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct command c = {0};
         assert_int_equal(command_run(&c, bad[i]), 64);

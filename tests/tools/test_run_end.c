@@ -91,7 +91,8 @@ static void test_status_of_the_first(void **state)
     c.settings = settings;
     assert_int_equal(command_run(&c, ARGS(tool, "-n", "4", "--grace", "50", "sh", "-c", script)), 3);
     assert_int_equal(count_pieces(c.error_text, c.error_length, "\n"), 2);
-    const char *first = strstr(c.error_text, "ferry-run: pe 1 (pid "), *second = strstr(c.error_text, "ferry-run: pe 2 (pid ");
+    const char *first = strstr(c.error_text, "ferry-run: pe 1 (pid "),
+               *second = strstr(c.error_text, "ferry-run: pe 2 (pid ");
     assert_true(first && second && first < second);
     assert_non_null(strstr(first, ") exited with status 3\n"));
     assert_non_null(strstr(second, ") exited with status 4\n"));
@@ -104,8 +105,9 @@ static void test_killed(void **state)
     (void)state;
     struct command c = {0};
     int pid = -1;
-    assert_int_equal(command_run(&c, ARGS(tool, "-n", "3", "sh", "-c", "[ $FERRY_RANK != 2 ] || { echo pid $$; kill -9 $$; }")),
-                     128 + SIGKILL);
+    assert_int_equal(
+        command_run(&c, ARGS(tool, "-n", "3", "sh", "-c", "[ $FERRY_RANK != 2 ] || { echo pid $$; kill -9 $$; }")),
+        128 + SIGKILL);
     char expected[128];
     assert_int_equal(sscanf(strstr(c.text, "pid"), "pid %d", &pid), 1);
     snprintf(expected, sizeof expected, "ferry-run: pe 2 (pid %d) was killed by signal 9 (Killed)\n", pid);
@@ -137,8 +139,10 @@ static void test_term_after_grace(void **state)
                      9);
     assert_true(command_now() - start >= 0.5);
     assert_int_equal(count_pieces(c.error_text, c.error_length, "pe 1 (pid "), 1);
-    assert_int_equal(count_pieces(c.error_text, c.error_length, "was killed by signal 15 (Terminated), ended by ferry-run"), 2);
-    assert_int_equal(count_pieces(c.error_text, c.error_length, "2 of 3 PEs still run 0.5 s after the first failure"), 1);
+    assert_int_equal(
+        count_pieces(c.error_text, c.error_length, "was killed by signal 15 (Terminated), ended by ferry-run"), 2);
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "2 of 3 PEs still run 0.5 s after the first failure"),
+                     1);
     command_release(&c);
 }
 
@@ -156,7 +160,8 @@ static void test_kill_after_term(void **state)
     assert_true(command_now() - start >= 2.0);
     assert_int_equal(count_pieces(c.error_text, c.error_length, "1 of 2 PEs did not end on SIGTERM: killing"), 1);
     assert_int_equal(count_pieces(c.error_text, c.error_length, "pe 0 (pid "), 1);
-    assert_int_equal(count_pieces(c.error_text, c.error_length, "was killed by signal 9 (Killed), ended by ferry-run"), 1);
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "was killed by signal 9 (Killed), ended by ferry-run"),
+                     1);
     command_release(&c);
 }
 
@@ -302,7 +307,8 @@ static void test_leftovers(void **state)
     (void)state;
     struct command c = {0};
     pid_t pid = 0;
-    assert_int_equal(command_run(&c, ARGS(tool, "sh", "-c", "(trap '' TERM; exec sleep 1000) & echo pid $!; echo end")), 0);
+    assert_int_equal(command_run(&c, ARGS(tool, "sh", "-c", "(trap '' TERM; exec sleep 1000) & echo pid $!; echo end")),
+                     0);
     assert_int_equal(read_pids(&c, &pid, 1), 1);
     assert_int_equal(count_pieces(c.text, c.length, "end\n"), 1);
     await_gone(&pid, 1);
@@ -340,7 +346,8 @@ static void await_on_terminal(int fd, const char *piece)
     }
 }
 
-/* PE 0 may read the terminal, although its group is not the one that the terminal began with; ^C then reaches the PEs. */
+/* PE 0 may read the terminal, although its group is not the one that the terminal began with; ^C then reaches the PEs.
+ */
 static void test_terminal(void **state)
 {
     (void)state;
@@ -368,24 +375,23 @@ int main(void)
 {
     tool = getenv("TOOLS_RUN");
     standin = getenv("TOOLS_STANDIN");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_usage_errors),
-        cmocka_unit_test(test_options_of_the_program),
-        cmocka_unit_test(test_program_that_cannot_start),
-        cmocka_unit_test(test_status_zero),
-        cmocka_unit_test(test_status_of_the_first),
-        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_survivors_end_by_themselves),
-        cmocka_unit_test(test_term_after_grace),
-        cmocka_unit_test(test_kill_after_term),
-        cmocka_unit_test(test_timeout),
-        cmocka_unit_test(test_signals_are_passed_on),
-        cmocka_unit_test(test_signal_status),
-        cmocka_unit_test(test_stop_and_go_on),
-        cmocka_unit_test(test_killed_launcher_leaves_nothing),
-        cmocka_unit_test(test_failure_ends_grandchildren),
-        cmocka_unit_test(test_leftovers),
-        cmocka_unit_test(test_own_group),
-        cmocka_unit_test(test_terminal)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_usage_errors),
+                                       cmocka_unit_test(test_options_of_the_program),
+                                       cmocka_unit_test(test_program_that_cannot_start),
+                                       cmocka_unit_test(test_status_zero),
+                                       cmocka_unit_test(test_status_of_the_first),
+                                       cmocka_unit_test(test_killed),
+                                       cmocka_unit_test(test_survivors_end_by_themselves),
+                                       cmocka_unit_test(test_term_after_grace),
+                                       cmocka_unit_test(test_kill_after_term),
+                                       cmocka_unit_test(test_timeout),
+                                       cmocka_unit_test(test_signals_are_passed_on),
+                                       cmocka_unit_test(test_signal_status),
+                                       cmocka_unit_test(test_stop_and_go_on),
+                                       cmocka_unit_test(test_killed_launcher_leaves_nothing),
+                                       cmocka_unit_test(test_failure_ends_grandchildren),
+                                       cmocka_unit_test(test_leftovers),
+                                       cmocka_unit_test(test_own_group),
+                                       cmocka_unit_test(test_terminal)};
     return tool && standin ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }

@@ -22,9 +22,10 @@ static void test_environment(void **state)
     struct command c = {0};
     const char *const settings[] = {"FERRY_RANK=77", "FERRY_SIZE=88", "FERRY_ID=old", NULL};
     c.settings = settings;
-    assert_int_equal(command_run(&c, ARGS(tool, "-n", "3", "--", "sh", "-c",
-                                          "echo \"$FERRY_RANK of $FERRY_SIZE\"; echo id=$FERRY_ID; env | grep -c ^FERRY_")),
-                     0);
+    assert_int_equal(
+        command_run(&c, ARGS(tool, "-n", "3", "--", "sh", "-c",
+                             "echo \"$FERRY_RANK of $FERRY_SIZE\"; echo id=$FERRY_ID; env | grep -c ^FERRY_")),
+        0);
     assert_int_equal(count_pieces(c.text, c.length, "0 of 3\n"), 1);
     assert_int_equal(count_pieces(c.text, c.length, "1 of 3\n"), 1);
     assert_int_equal(count_pieces(c.text, c.length, "2 of 3\n"), 1);
@@ -205,7 +206,8 @@ static void test_reader_leaves(void **state)
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     close(ends[0]);
     struct command c = {.out_fd = ends[1]};
-    assert_int_equal(command_run(&c, ARGS(tool, "-n", "4", "--", "sh", "-c", "yes | head -c 1000000; echo done >&2")), 0);
+    assert_int_equal(command_run(&c, ARGS(tool, "-n", "4", "--", "sh", "-c", "yes | head -c 1000000; echo done >&2")),
+                     0);
     assert_int_equal(count_pieces(c.error_text, c.error_length, "] done\n"), 4);
     assert_int_equal(count_pieces(c.error_text, c.error_length, "cannot write to standard output (Broken pipe)"), 1);
     close(ends[1]);
@@ -216,7 +218,8 @@ static void test_closed_stdout(void **state)
 {
     (void)state;
     struct command c = {.out_fd = -1};
-    assert_int_equal(command_run(&c, ARGS(tool, "-n", "4", "--", "sh", "-c", "yes | head -c 1000000; echo done >&2")), 0);
+    assert_int_equal(command_run(&c, ARGS(tool, "-n", "4", "--", "sh", "-c", "yes | head -c 1000000; echo done >&2")),
+                     0);
     assert_int_equal(count_pieces(c.error_text, c.error_length, "] done\n"), 4);
     command_release(&c);
 }
@@ -289,15 +292,20 @@ int main(void)
 {
     tool = getenv("TOOLS_RUN");
     standin = getenv("TOOLS_STANDIN");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_environment),       cmocka_unit_test(test_id_is_only_in_children),
-        cmocka_unit_test(test_lines_stay_whole),  cmocka_unit_test(test_much_from_64),
-        cmocka_unit_test(test_long_lines),        cmocka_unit_test(test_bytes_unchanged),
-        cmocka_unit_test(test_last_line_without_newline),
-        cmocka_unit_test(test_tags),              cmocka_unit_test(test_both_in_one_file),
-        cmocka_unit_test(test_stdin_is_for_rank_0),
-        cmocka_unit_test(test_reader_leaves),     cmocka_unit_test(test_closed_stdout),
-        cmocka_unit_test(test_full_disk_is_an_error),
-        cmocka_unit_test(test_slow_reader),       cmocka_unit_test(test_few_files_allowed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_environment),
+                                       cmocka_unit_test(test_id_is_only_in_children),
+                                       cmocka_unit_test(test_lines_stay_whole),
+                                       cmocka_unit_test(test_much_from_64),
+                                       cmocka_unit_test(test_long_lines),
+                                       cmocka_unit_test(test_bytes_unchanged),
+                                       cmocka_unit_test(test_last_line_without_newline),
+                                       cmocka_unit_test(test_tags),
+                                       cmocka_unit_test(test_both_in_one_file),
+                                       cmocka_unit_test(test_stdin_is_for_rank_0),
+                                       cmocka_unit_test(test_reader_leaves),
+                                       cmocka_unit_test(test_closed_stdout),
+                                       cmocka_unit_test(test_full_disk_is_an_error),
+                                       cmocka_unit_test(test_slow_reader),
+                                       cmocka_unit_test(test_few_files_allowed)};
     return tool && standin ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }
