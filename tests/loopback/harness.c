@@ -72,8 +72,10 @@ static void *control(void *arg)
     struct pollfd fds[2] = {{.fd = stub->wake, .events = POLLIN}, {.fd = stub->fd, .events = POLLIN}};
 
     while (poll(fds, 2, -1) >= 0 && !fds[0].revents)
-        if (fds[1].revents)
+        if (fds[1].revents) {
+            __atomic_fetch_add(&stub->served, 1, __ATOMIC_RELAXED);
             stub->fn(stub->arg);
+        }
     return NULL;
 }
 

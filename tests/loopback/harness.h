@@ -26,6 +26,12 @@
 #define SCALE(n)   (n)
 #endif
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define UNDER_SANITIZER 1
+#else
+#define UNDER_SANITIZER 0
+#endif
+
 #define PATIENCE 30.0 /* seconds until a wait gives up */
 
 struct blob {
@@ -44,6 +50,7 @@ struct stub {
     void *arg;
     pthread_t thread;
     unsigned errors;
+    unsigned served;  /* calls of fn; atomic */
     unsigned dropped; /* lines about dropped connections; atomic */
     struct ferry_error last;
 };

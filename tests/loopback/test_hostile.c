@@ -210,6 +210,7 @@ static void test_silence(void **state)
         assert_true(closed_within(fds[i], PATIENCE));
         close(fds[i]);
     }
+    assert_in_range(__atomic_load_n(&server.stub.served, __ATOMIC_RELAXED), 1, 1000); /* waiting is not spinning */
     expect_service(&client, &server);
 }
 
