@@ -12,8 +12,8 @@
 
 static void run_moe(struct command *command, int pes, const char *arguments)
 {
-    command_run(command, "%s -n %d %s --text %s %s", test_path("RUN_PROGRAM"), pes, test_path("MOE_DISPATCH"),
-                test_path("TEXT"), arguments);
+    command_run(command, "%s -n %d %s --text %s %s %s", test_path("RUN_PROGRAM"), pes, test_path("MOE_DISPATCH"),
+                test_path("TEXT"), test_path("LESS"), arguments);
 }
 
 /* Runs each size, expects success and one and the same pair of checksums; puts it in `sums`. */
