@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A transport for tests that does everything the contract allows: it holds operations back, releases the newest first between
- * borders, completes late, answers AGAIN. PEs are threads of one process, so memory is reached by plain pointers.
+ * A transport for tests that does everything the contract allows: it holds operations back, releases the newest first (or the
+ * oldest) between borders, completes late, answers AGAIN. PEs are threads of one process, so memory is reached by plain pointers.
  * Data calls come under the channel's lock (INITIATOR_PROGRESS); the lists of a channel need none of their own. */
 #include <ferry/transport.h>
 
@@ -41,6 +41,7 @@ struct ferry_transport {
     const struct ferry_core *core;
     uint32_t n_pes, max_channels;
     uint32_t order_flags; /* how fences are taken: CAP_FENCED, CAP_FENCE_CALL or neither */
+    bool oldest;          /* release the oldest first, instead of the newest */
     uint64_t reversals;   /* operations released before an older one */
     struct stream **streams; /* [channel * n_pes + peer] */
 };
@@ -69,6 +70,8 @@ static int hb_open(const struct ferry_core *core, const struct ferry_open *how, 
     }
     core->option(core, "fence", &value);
     t->order_flags = value.number == 0 ? FERRY_CAP_FENCED : value.number == 1 ? FERRY_CAP_FENCE_CALL : 0;
+    core->option(core, "pick", &value);
+    t->oldest = value.number == 1;
     *out = t;
     return FERRY_OK;
 }
@@ -183,13 +186,14 @@ static void perform(const struct held *held)
     }
 }
 
-/* The newest of the oldest group. */
+/* The newest (or the oldest) of the oldest group. */
 static void release_one(struct ferry_transport *t, struct stream *s)
 {
     uint32_t pick = 0;
     for (uint32_t i = 1; i < s->n; i++) {
         const struct held *a = s->held[i], *b = s->held[pick];
-        if (a->group < b->group || (a->group == b->group && a->sequence > b->sequence))
+        bool sooner = t->oldest ? a->sequence < b->sequence : a->sequence > b->sequence;
+        if (a->group < b->group || (a->group == b->group && sooner))
             pick = i;
     }
     struct held *held = s->held[pick];
@@ -302,6 +306,7 @@ static int hb_query(struct ferry_transport *t, uint32_t memory_kind, struct ferr
 
 static const struct ferry_option options[] = {
     {"fence", FERRY_OPTION_CHOICE, 0, "flag", "flag|call|none", "How borders are taken: by the flag, by a call, or not at all."},
+    {"pick", FERRY_OPTION_CHOICE, 0, "newest", "newest|oldest", "Which of the operations between two borders comes first."},
     {NULL, 0, 0, NULL, NULL, NULL}};
 
 static const struct ferry_host_ops ops = {
