@@ -26,7 +26,9 @@ static const struct argp_option rows[] = {
     {"threads", KEY_THREADS, NULL, 0, "one thread per channel; else the main thread drives them all", 0},
     {"inject", KEY_INJECT, "FAULT", 0,
      "make a fault that must be found: corrupt (a byte of a slot changes after it was stamped), "
-     "late (a signal goes out before its data; needs 2 PEs)",
+     "late (a signal goes out before its data; needs 2 PEs), weak (all signals are weak: an error that only a "
+     "transport "
+     "which reorders brings to light)",
      0},
     {NULL, 0, NULL, 0, NULL, 0}};
 
@@ -59,7 +61,9 @@ static enum inject fault(const char *value)
         return INJECT_CORRUPT;
     if (strcmp(value, "late") == 0)
         return INJECT_LATE;
-    usage("--inject '%s': unknown; accepted are corrupt and late", value);
+    if (strcmp(value, "weak") == 0)
+        return INJECT_WEAK;
+    usage("--inject '%s': unknown; accepted are corrupt, late and weak", value);
 }
 
 static error_t parse(int key, char *value, struct argp_state *state)

@@ -94,12 +94,8 @@ static int complete(const struct channel *channel)
     return 1;
 }
 
-/* A transport may keep posted operations until it is called again; quiet pushes them out. */
-static int flush(struct channel *channel)
+static int quiet(struct channel *channel)
 {
-    if (!channel->dirty)
-        return FERRY_OK;
-    channel->dirty = 0;
     int rc = ferry_quiet(channel->ctx);
     return rc == FERRY_OK ? rc : fail_call(channel->moe, rc, "channel %" PRIu32 ": quiet", channel->index);
 }
@@ -149,18 +145,13 @@ static int drive(struct moe *moe, uint32_t first, uint32_t n)
                 return rc;
             open += !complete(&moe->channels[c]);
         }
-        for (uint32_t c = first; c < first + n && !active; c++) {
-            int rc = flush(&moe->channels[c]);
-            if (rc < 0)
-                return rc;
-        }
         idle = active ? 0 : idle + 1;
         int rc = idle > spins_before_sleep ? rest(moe, idle - spins_before_sleep) : FERRY_OK;
         if (rc < 0)
             return rc;
     }
     for (uint32_t c = first; c < first + n; c++) {
-        int rc = flush(&moe->channels[c]);
+        int rc = quiet(&moe->channels[c]);
         if (rc < 0)
             return rc;
     }
@@ -236,7 +227,7 @@ int exchange_run(struct moe *moe, struct exchange *exchange)
     for (uint32_t c = 0; c < moe->args->channels; c++) {
         rc = prepare(&moe->channels[c]);
         if (rc == FERRY_OK)
-            rc = flush(&moe->channels[c]);
+            rc = quiet(&moe->channels[c]);
         if (rc < 0)
             return rc;
     }

@@ -13,7 +13,7 @@ enum { MAX_TOPK = 64, MAX_EXPERTS = 65536, MAX_HIDDEN = 65536, MAX_CHANNELS = 10
 enum { EXIT_FAILED = 1, EXIT_USAGE = 64 };
 
 /* A fault made on purpose, to show that the checks can fail. */
-enum inject { INJECT_NONE, INJECT_CORRUPT, INJECT_LATE };
+enum inject { INJECT_NONE, INJECT_CORRUPT, INJECT_LATE, INJECT_WEAK };
 
 struct moe_args {
     const char *path; /* --text */
@@ -158,7 +158,6 @@ struct channel {
     uint64_t dispatch_sum;
     struct sender *senders;     /* by lane, of the current exchange */
     struct receiver *receivers; /* by lane */
-    int dirty;                  /* something was posted since the last quiet */
     struct tally tally;         /* of the current exchange */
 };
 

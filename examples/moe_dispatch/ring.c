@@ -37,7 +37,6 @@ static int post_failed(struct channel *channel, int rc, const char *what, uint32
 int sender_announce(struct channel *channel, struct sender *s)
 {
     s->words->announcement = s->total;
-    channel->dirty = 1;
     int rc = ferry_put_signal_nbi(channel->ctx, &s->words->tokens, &s->words->announcement, sizeof(uint64_t),
                                   &s->words->announced, 1, FERRY_SIGNAL_SET | FERRY_SIGNAL_WEAK, (int)s->pe);
     return rc == FERRY_OK ? rc : post_failed(channel, rc, "announcing tokens to", s->pe);
@@ -99,7 +98,6 @@ int sender_ship(struct channel *channel, struct sender *s, uint32_t n)
     char *place = channel->moe->exchange->rings.in + (s->slots - channel->moe->exchange->rings.out) + offset;
     char *source = s->slots + offset;
     size_t bytes = n * slot_bytes;
-    channel->dirty = 1;
     if (faulty(channel, s, INJECT_CORRUPT))
         source[slot_bytes - 64] ^= 1;
 
@@ -108,8 +106,9 @@ int sender_ship(struct channel *channel, struct sender *s, uint32_t n)
         rc = ship_late(channel, s, place, source, bytes, n);
     } else {
         rc = ferry_put_nbi(channel->ctx, place, source, bytes, (int)s->pe);
+        int strength = channel->moe->args->inject == INJECT_WEAK ? FERRY_SIGNAL_WEAK : 0;
         if (rc == FERRY_OK)
-            rc = ferry_signal(channel->ctx, &s->words->tail, n, FERRY_SIGNAL_ADD, (int)s->pe);
+            rc = ferry_signal(channel->ctx, &s->words->tail, n, FERRY_SIGNAL_ADD | strength, (int)s->pe);
     }
     if (rc != FERRY_OK)
         return post_failed(channel, rc, "sending tokens to", s->pe);
@@ -154,7 +153,6 @@ int receiver_release(struct channel *channel, struct receiver *r)
     uint64_t owed = r->taken - r->credited;
     if (owed == 0 || (owed < channel->moe->args->chunk && r->taken < r->total))
         return FERRY_OK;
-    channel->dirty = 1;
     /* Weak: it covers no data, so it need not wait for any. */
     int rc = ferry_signal(channel->ctx, &r->words->head, owed, FERRY_SIGNAL_ADD | FERRY_SIGNAL_WEAK, (int)r->pe);
     if (rc != FERRY_OK)

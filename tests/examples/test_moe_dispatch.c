@@ -109,7 +109,7 @@ static void bad_arguments_are_named(void **state)
         {"--experts 65537", "--experts '65537': out of range"},
         {"--max-dest 0", "--max-dest '0': out of range"},
         {"--max-dest 1 --experts 8 --topk 5", "--max-dest '1': leaves some pe 4 of 8 experts"},
-        {"--inject nothing", "--inject 'nothing': unknown; accepted are corrupt and late"},
+        {"--inject nothing", "--inject 'nothing': unknown; accepted are corrupt, late and weak"},
         {"--text /no/such/file", "--text '/no/such/file': No such file or directory"},
         {"--text /", "--text '/': Is a directory"},
         {"--text /dev/null", "--text '/dev/null': holds no words"},
@@ -173,6 +173,29 @@ static void data_later_than_its_signal_is_found(void **state)
     command_free(&command);
 }
 
+/* Over a transport that reverses whatever is not ordered: right with strong signals, found with weak ones. It serves
+ * the PEs of one process, so there is one. */
+static void signals_must_cover_their_data(void **state)
+{
+    (void)state;
+    const struct {
+        const char *arguments;
+        int status;
+        const char *message;
+    } rows[] = {
+        {"", 0, "every byte: 0 mismatched"},
+        {"--inject weak", 1, "data was not visible when its signal was"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct command command;
+        command_run(&command, "FERRY_TRANSPORT=%s %s -n 1 %s --text %s --hidden 64 --ring 8 --chunk 2 %s",
+                    test_path("HOLDBACK"), test_path("RUN_PROGRAM"), test_path("MOE_DISPATCH"), test_path("TEXT"),
+                    rows[i].arguments);
+        command_expect(&command, rows[i].status, rows[i].message);
+        command_free(&command);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +208,7 @@ int main(void)
         cmocka_unit_test(too_many_channels_is_an_error),
         cmocka_unit_test(a_changed_byte_is_found),
         cmocka_unit_test(data_later_than_its_signal_is_found),
+        cmocka_unit_test(signals_must_cover_their_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
