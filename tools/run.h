@@ -111,8 +111,10 @@ double run_now(void);
 void run_say(struct run_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* To every PE, also those that left the group. */
 void run_signal_all(struct run_job *job, int number);
-/* Collects PEs that ended or stopped. */
+/* Collects PEs that ended. */
 void run_reap(struct run_job *job);
+/* Looks at PEs that were stopped: one that wants the terminal gets it. */
+void run_take_stops(struct run_job *job);
 /* Reads the signals that came, passes them on. */
 void run_take_signals(struct run_job *job);
 /* Moves on to ending the job when a deadline has passed. */

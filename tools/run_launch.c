@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ferry/ferry.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,15 +118,17 @@ static void close_all(const struct child_fds *fds)
             close(all[i]);
 }
 
-/* errno of the exec that failed, 0 if it went well. */
-static int exec_outcome(int fd)
+/* errno of the exec that failed, 0 if it went well. A child may be stopped before exec, with the group, when another
+ * wants the terminal: signals are served meanwhile, so that it gets it and goes on. */
+static int exec_outcome(struct run_job *job, int fd)
 {
+    struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = job->signal_fd, .events = POLLIN}};
     int error = 0;
-    ssize_t n;
-    do
-        n = read(fd, &error, sizeof error);
-    while (n < 0 && errno == EINTR);
-    return n == sizeof error ? error : 0;
+    while (poll(fds, 2, -1) < 0 || !fds[0].revents) {
+        run_take_signals(job);
+        run_take_stops(job);
+    }
+    return read(fd, &error, sizeof error) == sizeof error ? error : 0;
 }
 
 static void open_source(struct run_job *job, int rank, int fd, bool is_err)
@@ -140,7 +143,6 @@ static int start_one(struct run_job *job, struct launch *launch, int rank)
 {
     struct child_fds fds = {rank == 0 ? STDIN_FILENO : launch->null_fd, {-1, -1}, {-1, -1}, {-1, -1}};
     pid_t parent = getpid(), pid = -1;
-    int error = 0;
     snprintf(launch->rank, sizeof launch->rank, "FERRY_RANK=%d", rank);
     if (pipe2(fds.out, O_CLOEXEC) == 0 && pipe2(fds.err, O_CLOEXEC) == 0 && pipe2(fds.report, O_CLOEXEC) == 0)
         pid = fork();
@@ -154,18 +156,20 @@ static int start_one(struct run_job *job, struct launch *launch, int rank)
     setpgid(pid, job->group);
     close(fds.report[1]);
     fds.report[1] = -1;
-    error = exec_outcome(fds.report[0]);
+    job->pes[rank] = (struct run_pe){.pid = pid, .alive = true};
+    job->alive++;
+    int error = exec_outcome(job, fds.report[0]);
     if (error) {
         run_say(job, "cannot start %s: %s", job->options.argv[0], strerror(error));
         waitpid(pid, NULL, 0);
+        job->pes[rank].alive = false;
+        job->alive--;
         close_all(&fds);
         return error == ENOENT ? 127 : 126;
     }
     close(fds.report[0]);
     close(fds.out[1]);
     close(fds.err[1]);
-    job->pes[rank] = (struct run_pe){.pid = pid, .alive = true};
-    job->alive++;
     open_source(job, rank, fds.out[0], false);
     open_source(job, rank, fds.err[0], true);
     return 0;

@@ -108,6 +108,7 @@ void run_loop(struct run_job *job)
     bool ending = false, said[2] = {false, false};
     if (!polled.fds || !polled.sources)
         err(EX_OSERR, "cannot watch %d processes", job->options.n);
+    run_reap(job); /* the launch has eaten the news of those that ended meanwhile */
     while (!is_done(job)) {
         if (job->alive == 0 && !ending) {
             ending = true;
@@ -120,6 +121,7 @@ void run_loop(struct run_job *job)
         if (ready >= 0)
             serve_sources(&polled, ending);
         run_take_signals(job);
+        run_take_stops(job);
         run_reap(job);
         run_check_deadlines(job);
         for (int i = 0; i < 2; i++)

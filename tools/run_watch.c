@@ -110,22 +110,30 @@ static void note_stop(struct run_job *job, int rank, int number)
     }
 }
 
+void run_take_stops(struct run_job *job)
+{
+    for (;;) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG) != 0 || info.si_pid == 0)
+            return;
+        int rank = find_rank(job, info.si_pid);
+        if (rank >= 0)
+            note_stop(job, rank, info.si_status);
+    }
+}
+
 void run_reap(struct run_job *job)
 {
     bool none_before = job->exit_status == 0;
     for (;;) {
         siginfo_t info = {0};
-        if (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG) != 0 || info.si_pid == 0)
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0)
             return;
-        if (info.si_pid == job->group && info.si_code != CLD_STOPPED)
+        if (info.si_pid == job->group)
             job->guard_gone = true; /* from now on the number is the group's only while a PE is in it */
         int rank = find_rank(job, info.si_pid);
         if (rank < 0)
             continue;
-        if (info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED) {
-            note_stop(job, rank, info.si_status);
-            continue;
-        }
         job->pes[rank].alive = false;
         job->alive--;
         if (info.si_code == CLD_EXITED && info.si_status == 0)
