@@ -7,9 +7,12 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define QUEUE 256u      /* operations held per (channel, peer) */
 #define COPY_MAX 256u
+#define GAP_NS 200000u  /* what was overtaken stays behind this long, so that an observer has time to notice */
+#define GAP_EVERY 50u   /* after the first 200 overtakings of a stream, only each so many-th has a gap: floods must end */
 #define HOLD_TURNS 40u  /* turns of progress that a stream is left alone after the latest post */
 
 struct ferry_region {
@@ -35,6 +38,7 @@ struct stream {
     struct held *held[QUEUE];
     uint32_t n, group, idle;
     uint64_t posted; /* sequence number of the latest */
+    uint64_t overtakings, gap_end;
 };
 
 struct ferry_transport {
@@ -186,10 +190,30 @@ static void perform(const struct held *held)
     }
 }
 
-/* The newest (or the oldest) of the oldest group. */
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void overtaken(struct ferry_transport *t, struct stream *s)
+{
+    t->reversals++;
+    s->overtakings++;
+    if (s->overtakings < 200 || s->overtakings % GAP_EVERY == 0)
+        s->gap_end = now_ns() + GAP_NS;
+}
+
+/* The newest (or the oldest) of the oldest group, unless a gap is kept. */
 static void release_one(struct ferry_transport *t, struct stream *s)
 {
     uint32_t pick = 0;
+    if (s->gap_end) {
+        if (now_ns() < s->gap_end)
+            return;
+        s->gap_end = 0;
+    }
     for (uint32_t i = 1; i < s->n; i++) {
         const struct held *a = s->held[i], *b = s->held[pick];
         bool sooner = t->oldest ? a->sequence < b->sequence : a->sequence > b->sequence;
@@ -199,7 +223,7 @@ static void release_one(struct ferry_transport *t, struct stream *s)
     struct held *held = s->held[pick];
     for (uint32_t i = 0; i < s->n; i++)
         if (s->held[i]->sequence < held->sequence) {
-            t->reversals++;
+            overtaken(t, s);
             break;
         }
     s->held[pick] = s->held[--s->n];
