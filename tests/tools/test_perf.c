@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,6 +130,29 @@ static void test_one_pe_is_too_few(void **state)
     command_release(&c);
 }
 
+/* The partner dies in the middle: no hang in the polling loop, and a message that says why. */
+static void test_dead_partner(void **state)
+{
+    (void)state;
+    const char *const tests[] = {"put_lat", "put_signal_lat", "barrier_lat"};
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        struct command c = {0};
+        char script[1024];
+        snprintf(script, sizeof script, "echo pid $$; exec %s %s -i 1000000000000 --warmup 1", perf, tests[i]);
+        command_start(&c, ARGS(run, "-n", "2", "--grace", "30", "--prefix", "sh", "-c", script));
+        command_await(&c, "# test", 1);
+        const char *victim = strstr(c.text, "[1] pid ");
+        assert_non_null(victim);
+        kill(atoi(victim + 8), SIGKILL);
+        command_finish(&c);
+        assert_int_equal(c.status, 128 + SIGKILL);
+        assert_int_equal(count_pieces(c.error_text, c.error_length, "[0] ferry-perf: "), 1);
+        assert_int_equal(count_pieces(c.error_text, c.error_length, ": FERRY_ERR_PEER"), 1);
+        assert_int_equal(count_pieces(c.error_text, c.error_length, "ended by ferry-run"), 0);
+        command_release(&c);
+    }
+}
+
 static void test_usage_errors(void **state)
 {
     (void)state;
@@ -155,8 +180,8 @@ int main(void)
 {
     run = getenv("TOOLS_RUN");
     perf = getenv("TOOLS_PERF");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_sizes_and_channels),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all),           cmocka_unit_test(test_sizes_and_channels),
                                        cmocka_unit_test(test_csv_and_table), cmocka_unit_test(test_one_pe_is_too_few),
-                                       cmocka_unit_test(test_usage_errors)};
+                                       cmocka_unit_test(test_dead_partner),  cmocka_unit_test(test_usage_errors)};
     return run && perf ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }
