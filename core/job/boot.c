@@ -80,8 +80,8 @@ static void boot_free(struct fy_boot *boot)
 static int run_step(struct fy_boot *boot, const void *mine, void *all, size_t length, const char *step, double timeout,
                     struct ferry_error *error)
 {
-    struct fy_op op = {.mine = mine, .all = all, .length = length, .timeout = timeout,
-                       .deadline = fy_deadline(timeout)};
+    struct fy_op op = {
+        .mine = mine, .all = all, .length = length, .timeout = timeout, .deadline = fy_deadline(timeout)};
     snprintf(op.step, sizeof(op.step), "%s", step);
     if (length > FY_WIRE_BIG / 2 / boot->n) {
         fy_error_set(error, FERRY_ERR_LIMIT, NULL, "'%s': %zu bytes from each of %u PEs are too many", step, length,
@@ -173,7 +173,8 @@ void fy_boot_abort(struct fy_boot *boot, int code)
         boot->abort_asked = true;
         boot->abort_code = code;
         boot->abort_by = boot->rank;
-        boot->aborted = !running;
+        if (!running)
+            boot->aborted = true;
     }
     pthread_mutex_unlock(&boot->lock);
     if (fresh && running)

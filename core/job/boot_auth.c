@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Bootstrap authentication: both ends prove by a keyed hash over fresh nonces that they know the job's secret, which never
- * crosses the wire. Later frames rely on the connection. Called by the thread that owns the connection. */
+ * Bootstrap authentication: both ends prove by a keyed hash over fresh nonces that they know the job's secret, which
+ * never crosses the wire. Later frames rely on the connection. Called by the thread that owns the connection. */
 #include "boot_wire.h"
 #include <sodium.h>
 #include <stdio.h>

@@ -64,8 +64,13 @@ static bool call_bad(const struct fy_boot *boot, const struct fy_call *call, str
 int fy_boot_call(struct fy_boot *boot, uint32_t pe, uint32_t type, const void *request, size_t size, void *reply,
                  size_t capacity, size_t *reply_size, double timeout, struct ferry_error *error)
 {
-    struct fy_call call = {.pe = pe, .type = type, .request = request, .size = size, .reply = reply,
-                           .capacity = capacity, .error.size = sizeof(call.error)};
+    struct fy_call call = {.pe = pe,
+                           .type = type,
+                           .request = request,
+                           .size = size,
+                           .reply = reply,
+                           .capacity = capacity,
+                           .error.size = sizeof(call.error)};
     struct ferry_error unread = {.size = sizeof(unread)};
     error = error ? error : &unread;
     if (call_bad(boot, &call, error))

@@ -23,7 +23,8 @@ static bool is_loopback(const struct fy_addr *addr)
     return (ntohl(addr->ip) >> 24) == 127;
 }
 
-/* A PE that listens on loopback cannot be reached from other hosts, and mixing means that a setting is missing somewhere. */
+/* A PE that listens on loopback cannot be reached from other hosts, and mixing means that a setting is missing
+ * somewhere. */
 static int table_check(const struct fy_boot *boot, struct ferry_error *error)
 {
     char a[FY_ADDR_TEXT], b[FY_ADDR_TEXT];

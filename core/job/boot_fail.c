@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Steps that fail for everybody: a PE whose time is over asks the root, the root asks all control threads who has arrived
- * and tells everybody the same verdict. Control thread, except fy_fail_known. */
+ * Steps that fail for everybody: a PE whose time is over asks the root, the root asks all control threads who has
+ * arrived and tells everybody the same verdict. Control thread, except fy_fail_known. */
 #include "boot_internal.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #define ANSWER_NS   (500 * MS)  /* the root waits that long for answers */
 #define ASK_NS      (250 * MS)  /* beyond its own deadline a PE asks: the root's comes first */
 #define ALONE_NS    (3000 * MS) /* beyond its deadline, without any verdict, a PE gives up alone */
+#define LEVEL_NS    (50 * MS)   /* and so much later per level of the tree */
 #define STRAGGLE_NS (1000 * MS) /* everybody arrived while the root asked */
 
 bool fy_fail_known(const struct fy_boot *boot, const struct fy_op *op, struct ferry_error *error)
@@ -23,7 +24,9 @@ bool fy_fail_known(const struct fy_boot *boot, const struct fy_op *op, struct fe
                      boot->first_dead, boot->first_why);
         error->peer = (int32_t)boot->first_dead;
     } else if (boot->fail.status != FERRY_OK && (boot->fail.final || op->seq <= boot->fail.seq)) {
-        fy_error_set(error, boot->fail.status, NULL, "%s", boot->fail.text);
+        bool late = boot->fail.status == FERRY_ERR_TIMEOUT;
+        fy_error_set(error, boot->fail.status, late ? "see what those PEs do; FERRY_TIMEOUT sets the time" : NULL, "%s",
+                     boot->fail.text);
         error->peer = boot->fail.peer;
     } else if (boot->n_left > 0) {
         fy_error_set(error, FERRY_ERR_PEER, NULL, "'%s' needs every PE, and PE %u has closed its job", op->step,
@@ -115,16 +118,27 @@ uint64_t fy_fail_tick(struct fy_boot *boot, uint64_t now)
 }
 
 /* Without the root nobody knows the whole list: says what is known here. */
-static void give_up_alone(struct fy_boot *boot, const struct fy_op *op)
+static void give_up_alone(struct fy_boot *boot, const struct fy_op *op, bool connected)
 {
     uint32_t parent = (boot->rank - 1) / 2;
-    struct fy_conn *conn = fy_loop_find(boot, FY_ROLE_PARENT, parent);
-    bool connected = conn && conn->state == FY_CONN_READY;
     struct fy_fail fail = {.seq = op->seq, .status = FERRY_ERR_TIMEOUT, .peer = (int32_t)parent};
-    snprintf(fail.text, sizeof(fail.text), connected ? "'%s': PE %u, or one above it, did not answer within %g s"
-                                                     : "'%s': no connection to PE %u within %g s",
-             op->step, parent, op->timeout);
+    const char *above = parent > 0 ? ", or one above it," : "";
+    if (connected)
+        snprintf(fail.text, sizeof(fail.text), "'%s': PE %u%s did not answer within %g s", op->step, parent, above,
+                 op->timeout);
+    else
+        snprintf(fail.text, sizeof(fail.text), "'%s': no connection to PE %u within %g s", op->step, parent,
+                 op->timeout);
     fy_fail_spread(boot, &fail, NULL);
+}
+
+/* Those nearer to the root give up first: they know better what is wrong, and tell those below. */
+static uint64_t alone_after(const struct fy_boot *boot)
+{
+    uint64_t after = ALONE_NS;
+    for (uint32_t pe = boot->rank; pe > 0; pe = (pe - 1) / 2)
+        after += LEVEL_NS;
+    return after;
 }
 
 uint64_t fy_fail_late(struct fy_boot *boot, struct fy_op *op, uint64_t now)
@@ -135,17 +149,18 @@ uint64_t fy_fail_late(struct fy_boot *boot, struct fy_op *op, uint64_t now)
         inquiry_start(boot, &query, now);
         return boot->inquiry.active ? boot->inquiry.until : now + ASK_NS;
     }
-    if (now >= op->deadline + ALONE_NS) {
-        give_up_alone(boot, op);
+    struct fy_conn *parent = fy_loop_find(boot, FY_ROLE_PARENT, (boot->rank - 1) / 2);
+    bool connected = parent && parent->state == FY_CONN_READY;
+    uint64_t ask = op->deadline + ASK_NS, alone = op->deadline + alone_after(boot);
+    if (now >= alone || (now >= ask && !connected)) {
+        give_up_alone(boot, op, connected);
         return UINT64_MAX;
     }
-    if (op->asked || now < op->deadline + ASK_NS)
-        return op->deadline + (op->asked ? ALONE_NS : ASK_NS);
+    if (op->asked || now < ask)
+        return op->asked ? alone : ask;
     op->asked = true;
-    struct fy_conn *parent = fy_loop_find(boot, FY_ROLE_PARENT, (boot->rank - 1) / 2);
-    if (parent && parent->state == FY_CONN_READY)
-        fy_conn_send1(parent, FY_FRAME_ASK, boot->rank, &query, sizeof(query));
-    return op->deadline + ALONE_NS;
+    fy_conn_send1(parent, FY_FRAME_ASK, boot->rank, &query, sizeof(query));
+    return alone;
 }
 
 static void to_parent(struct fy_boot *boot, uint16_t type, const void *data, size_t size)

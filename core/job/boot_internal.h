@@ -26,7 +26,8 @@ enum { FY_PE_DEAD = 1, FY_PE_LEFT = 2 };
 
 /* --- payloads between PEs */
 struct fy_up {
-    uint32_t seq, count; /* contributions that follow, by level of the subtree; in FRAME_DOWN those of all PEs, by rank */
+    uint32_t seq,
+        count; /* contributions that follow, by level of the subtree; in FRAME_DOWN those of all PEs, by rank */
     uint64_t length;
     uint32_t closing, zero;
     char step[FY_STEP_TEXT];
@@ -128,10 +129,10 @@ struct fy_boot {
     bool running;           /* the control thread */
     pthread_t thread;
     bool stop;
-    uint8_t *state;         /* per PE FY_PE_…; written by the control thread */
+    uint8_t *state; /* per PE FY_PE_…; written by the control thread */
     uint32_t n_dead, n_left, first_dead, first_left;
     char first_why[96];
-    uint32_t seq;           /* the latest step the setup thread has begun */
+    uint32_t seq; /* the latest step the setup thread has begun */
     struct fy_op *op;
     struct fy_call *calls;
     uint64_t call_id;
@@ -140,19 +141,19 @@ struct fy_boot {
     bool abort_asked, aborted;
     uint32_t abort_by;
     int abort_code;
-    struct fy_fail fail;    /* status FERRY_OK: no step has failed */
+    struct fy_fail fail; /* status FERRY_OK: no step has failed */
 
     /* the control thread's */
     struct fy_inquiry inquiry;
     void *up[2]; /* what the two children sent for a step not begun here */
     uint32_t up_size[2];
-    uint32_t entered;         /* the latest step begun here */
-    uint32_t parent;          /* FY_NOBODY: root */
+    uint32_t entered; /* the latest step begun here */
+    uint32_t parent;  /* FY_NOBODY: root */
     uint64_t parent_retry, parent_pause, parent_verdict;
     struct fy_orphan *orphans;
     uint64_t call_retry;
-    bool joined;              /* the first step is done: liveness counts */
-    bool closed;              /* all PEs are in fy_boot_close: nobody minds who goes */
+    bool joined; /* the first step is done: liveness counts */
+    bool closed; /* all PEs are in fy_boot_close: nobody minds who goes */
     bool leaving, isolated;
     uint64_t leave_until;
 };
@@ -211,11 +212,13 @@ void fy_live_forgive(struct fy_boot *boot, uint64_t now);
 
 /* --- boot_place.c: each PE's place in the tree, and how it gets back to one */
 void fy_place_update(struct fy_boot *boot);
-void fy_place_ready(struct fy_boot *boot, struct fy_conn *conn); /* a tree or probe connection is up: says all news */
+void fy_place_ready(struct fy_boot *boot, struct fy_conn *conn);  /* a tree or probe connection is up: says all news */
 void fy_place_failed(struct fy_boot *boot, struct fy_conn *conn); /* ours did not come up */
 uint64_t fy_place_tick(struct fy_boot *boot, uint64_t now);
 /* `pe` has arrived, or is gone. */
 void fy_place_settle(struct fy_boot *boot, uint32_t pe);
+/* Everybody who belongs beside this PE in the tree is connected: news reaches them. */
+bool fy_place_complete(const struct fy_boot *boot);
 void fy_place_forgive(struct fy_boot *boot, uint64_t now);
 void fy_place_free(struct fy_boot *boot);
 

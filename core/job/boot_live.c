@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Liveness: heartbeats between neighbours of the tree, verdicts, and the spreading of news (who died, who left, that the
- * job was aborted). Control thread. */
+ * Liveness: heartbeats between neighbours of the tree, verdicts, and the spreading of news (who died, who left, that
+ * the job was aborted). Control thread. */
 #include "boot_internal.h"
 #include <stdio.h>
 #include <string.h>
@@ -100,14 +100,19 @@ void fy_live_left(struct fy_boot *boot, uint32_t pe, const struct fy_conn *from)
 
 void fy_live_abort(struct fy_boot *boot, uint32_t by, int code, const struct fy_conn *from)
 {
-    if (boot->aborted || by >= boot->n)
+    if (by >= boot->n)
         return;
     struct fy_news news = news_of(by, code, "");
     pthread_mutex_lock(&boot->lock);
-    boot->aborted = true;
-    boot->abort_by = by;
-    boot->abort_code = code;
+    bool known = boot->aborted;
+    if (!known) {
+        boot->aborted = true;
+        boot->abort_by = by;
+        boot->abort_code = code;
+    }
     pthread_mutex_unlock(&boot->lock);
+    if (known)
+        return;
     fy_loop_flood(boot, from, FY_FRAME_ABORT, &news, sizeof(news));
     if (boot->events.aborted)
         boot->events.aborted(boot->events.arg, by, code);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The control thread: one epoll over all of a PE's bootstrap sockets and watched descriptors; hands each event to the part
- * it belongs to, and never blocks. fy_loop_start and fy_loop_wake are for other threads. */
+ * The control thread: one epoll over all of a PE's bootstrap sockets and watched descriptors; hands each event to the
+ * part it belongs to, and never blocks. fy_loop_start and fy_loop_wake are for other threads. */
 #include "boot_internal.h"
 #include <errno.h>
 #include <signal.h>
@@ -38,6 +38,8 @@ void fy_loop_lost(struct fy_boot *boot, struct fy_conn *conn)
     if (conn->role == FY_ROLE_STRANGER)
         fy_log(boot->log, FERRY_LOG_DEBUG, "dropped a stranger's connection to the control port: %s", conn->why);
     fy_hub_drop(&boot->hub, conn);
+    if (boot->leaving && ready)
+        fy_place_settle(boot, conn->pe);
     if (tree && ready) {
         char why[128];
         bool plain = strcmp(conn->why, "connection closed") == 0 || strstr(conn->why, "reset");
@@ -73,7 +75,7 @@ static void conn_proven(struct fy_boot *boot, struct fy_conn *conn)
         conn_refuse(conn, FERRY_ERR_MISMATCH, "no such PE belongs here");
         return;
     }
-    if (boot->leaving || (boot->state[who->rank] & FY_PE_LEFT)) {
+    if ((boot->leaving && who->purpose != FY_PURPOSE_TREE) || (boot->state[who->rank] & FY_PE_LEFT)) {
         conn_refuse(conn, FERRY_ERR_STATE, "it is closing its job");
         return;
     }
@@ -238,7 +240,7 @@ static void take_orders(struct fy_boot *boot)
 static uint64_t tick_all(struct fy_boot *boot)
 {
     uint64_t now = fy_now_ns();
-    uint64_t due[] = {conns_tick(boot, now), fy_tree_tick(boot, now), fy_fail_tick(boot, now),
+    uint64_t due[] = {conns_tick(boot, now),   fy_tree_tick(boot, now),  fy_fail_tick(boot, now),
                       fy_live_tick(boot, now), fy_place_tick(boot, now), fy_call_tick(boot, now)};
     uint64_t first = boot->leaving ? boot->leave_until : UINT64_MAX;
     for (size_t i = 0; i < sizeof(due) / sizeof(due[0]); i++)
@@ -255,10 +257,11 @@ static void leave_begin(struct fy_boot *boot)
     fy_loop_flood(boot, NULL, FY_FRAME_LEFT, &news, sizeof(news));
 }
 
-/* True: nobody is left who has to be told. */
+/* True: nobody is left who has to be told. Those who are about to attach are waited for: later they would find nobody
+ * here, and take that for a death. */
 static bool leave_step(struct fy_boot *boot)
 {
-    bool waiting = false;
+    bool waiting = !fy_place_complete(boot);
     for (struct fy_conn *conn = boot->hub.conns; conn; conn = conn->next) {
         if (!fy_tree_link(conn) || conn->mute)
             continue;

@@ -2,13 +2,14 @@
  * The tree after losses: whose child a PE is once others are gone, how it attaches there, and how a parent looks after
  * those that should attach but do not. A parent's number is always lower, so there are no cycles. Control thread. */
 #include "boot_internal.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MS            1000000u
 #define RETRY_NS      (20 * MS)
 #define RETRY_MOST_NS (1000 * MS)
-#define PROBE_NS      (50 * MS)  /* a child that attaches by itself needs no look */
+#define PROBE_NS      (50 * MS) /* a child that attaches by itself needs no look */
 #define PROBE_MORE_NS (250 * MS)
 
 static uint32_t lowest_live(const struct fy_boot *boot)
@@ -92,6 +93,18 @@ void fy_place_settle(struct fy_boot *boot, uint32_t pe)
     if (orphan)
         *at = orphan->next;
     free(orphan);
+    if (boot->leaving && boot->parent == pe)
+        boot->parent = FY_NOBODY; /* nobody above is left to be told */
+}
+
+bool fy_place_complete(const struct fy_boot *boot)
+{
+    if (boot->closed || boot->isolated)
+        return true;
+    if (boot->orphans)
+        return false;
+    struct fy_conn *parent = boot->parent == FY_NOBODY ? NULL : fy_loop_find(boot, FY_ROLE_PARENT, boot->parent);
+    return boot->parent == FY_NOBODY || (parent && parent->state == FY_CONN_READY);
 }
 
 void fy_place_update(struct fy_boot *boot)
@@ -107,21 +120,28 @@ void fy_place_update(struct fy_boot *boot)
             orphan_expect(boot, pe, now);
 }
 
+static void say_gone(struct fy_boot *boot, struct fy_conn *conn, uint32_t pe)
+{
+    bool dead = (boot->state[pe] & FY_PE_DEAD) != 0;
+    struct fy_news news = {.pe = pe};
+    if (dead && pe == boot->first_dead)
+        memcpy(news.why, boot->first_why, sizeof(news.why));
+    else
+        snprintf(news.why, sizeof(news.why), "connection lost, as PE %u says", boot->rank);
+    fy_conn_send1(conn, dead ? FY_FRAME_DEAD : FY_FRAME_LEFT, boot->rank, &news, sizeof(news));
+}
+
 static void say_all_news(struct fy_boot *boot, struct fy_conn *conn)
 {
-    for (uint32_t pe = 0; pe < boot->n; pe++) {
-        if (fy_live(boot, pe))
-            continue;
-        bool dead = (boot->state[pe] & FY_PE_DEAD) != 0;
-        struct fy_news news = {.pe = pe};
-        memcpy(news.why, dead && pe == boot->first_dead ? boot->first_why : "connection lost",
-               dead && pe == boot->first_dead ? sizeof(news.why) : sizeof("connection lost"));
-        fy_conn_send1(conn, dead ? FY_FRAME_DEAD : FY_FRAME_LEFT, boot->rank, &news, sizeof(news));
-    }
-    if (boot->aborted) {
-        struct fy_news news = {.pe = boot->abort_by, .code = boot->abort_code};
+    for (uint32_t pe = 0; pe < boot->n; pe++)
+        if (!fy_live(boot, pe))
+            say_gone(boot, conn, pe);
+    pthread_mutex_lock(&boot->lock);
+    bool aborted = boot->aborted;
+    struct fy_news news = {.pe = boot->abort_by, .code = boot->abort_code};
+    pthread_mutex_unlock(&boot->lock);
+    if (aborted)
         fy_conn_send1(conn, FY_FRAME_ABORT, boot->rank, &news, sizeof(news));
-    }
 }
 
 void fy_place_ready(struct fy_boot *boot, struct fy_conn *conn)
@@ -141,6 +161,10 @@ void fy_place_ready(struct fy_boot *boot, struct fy_conn *conn)
         fy_conn_send1(conn, FY_FRAME_FAIL, boot->rank, &boot->fail, sizeof(boot->fail));
     if (conn->role == FY_ROLE_CHILD)
         fy_place_settle(boot, conn->pe);
+    if (boot->leaving) { /* the last to hear of it */
+        struct fy_news news = {.pe = boot->rank};
+        fy_conn_send1(conn, FY_FRAME_LEFT, boot->rank, &news, sizeof(news));
+    }
 }
 
 /* Nobody listens where this PE did. When PEs have begun to leave, the news that it left may just not have come here. */
@@ -162,7 +186,9 @@ void fy_place_failed(struct fy_boot *boot, struct fy_conn *conn)
     }
     if (orphan)
         orphan->probe = now + PROBE_MORE_NS;
-    if (conn->absent)
+    if (boot->leaving && (conn->absent || conn->refusal.status != 0))
+        fy_place_settle(boot, conn->pe);
+    else if (conn->absent)
         vanished(boot, conn->pe, conn->why);
     else if (conn->refusal.status == FERRY_ERR_PEER)
         fy_live_dead(boot, boot->rank, conn->refusal.text, NULL);
@@ -212,7 +238,7 @@ static uint64_t orphans_tick(struct fy_boot *boot, uint64_t now)
 
 uint64_t fy_place_tick(struct fy_boot *boot, uint64_t now)
 {
-    if (boot->closed || boot->leaving || boot->isolated)
+    if (boot->closed || boot->isolated)
         return UINT64_MAX;
     uint64_t a = parent_tick(boot, now), b = orphans_tick(boot, now);
     return a < b ? a : b;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Bootstrap collectives: contributions are gathered up a binary tree and the result is sent down. The tree of a step never
- * changes: once a PE is gone no step can succeed. Control thread, except fy_tree_run (setup thread). */
+ * Bootstrap collectives: contributions are gathered up a binary tree and the result is sent down. The tree of a step
+ * never changes: once a PE is gone no step can succeed. Control thread, except fy_tree_run (setup thread). */
 #include "boot_internal.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,8 +80,8 @@ static void op_send_up(struct fy_boot *boot, struct fy_op *op, struct fy_conn *p
     int n = op->length ? subtree_levels(boot->rank, boot->n, levels) : 0;
     parts[0] = (struct iovec){&up, sizeof(up)};
     for (int i = 0; i < n; i++)
-        parts[i + 1] = (struct iovec){op->all + levels[i].from * op->length,
-                                      (levels[i].to - levels[i].from) * op->length};
+        parts[i + 1] =
+            (struct iovec){op->all + levels[i].from * op->length, (levels[i].to - levels[i].from) * op->length};
     fy_conn_send(parent, FY_FRAME_UP, boot->rank, parts, n + 1);
     op->sent_up = true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Descriptors that others have the control thread watch. Any thread watches and unwatches; the functions that are called
- * run on the control thread. */
+ * Descriptors that others have the control thread watch. Any thread watches and unwatches; the functions that are
+ * called run on the control thread. */
 #include "boot_internal.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -28,7 +28,8 @@ struct fy_addr {
     uint16_t port, zero;
 };
 
-/* What every PE and the meeting put before a payload. Integers in the order of the machine: another order shows in magic. */
+/* What every PE and the meeting put before a payload. Integers in the order of the machine: another order shows in
+ * magic. */
 struct fy_frame {
     uint32_t magic;
     uint16_t type, zero;
@@ -107,11 +108,11 @@ struct fy_conn {
     int fd;
     enum fy_conn_state state;
     bool client;
-    bool absent;   /* nobody, or a stranger, is at the other end's address */
-    bool writing;  /* epoll watches for room */
-    bool mute;     /* sending failed: only what was received before counts */
-    bool shut;     /* sending side was shut down */
-    int error;     /* connect failed at once with this errno */
+    bool absent;    /* nobody, or a stranger, is at the other end's address */
+    bool writing;   /* epoll watches for room */
+    bool mute;      /* sending failed: only what was received before counts */
+    bool shut;      /* sending side was shut down */
+    int error;      /* connect failed at once with this errno */
     uint32_t limit; /* largest payload taken */
     uint8_t head[sizeof(struct fy_frame)];
     size_t have; /* bytes of the current frame, head and body */
@@ -121,7 +122,7 @@ struct fy_conn {
     size_t out_bytes;
     uint64_t heard, sent, deadline; /* deadline: to become ready, or to go */
     uint8_t nonce_client[32], nonce_server[32];
-    uint32_t server; /* client: whom it wants; server: who it is */
+    uint32_t server;             /* client: whom it wants; server: who it is */
     struct fy_identity identity; /* client: its own; server: the proven one */
     struct fy_refusal refusal;   /* client: status != 0 when refused */
     char why[96];                /* why the connection ended */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The meeting: serves a unique id from a detached thread of the process that made it, until every PE has the table of all
- * addresses or the time is over. fy_meeting_create may be called by any thread; the rest is the meeting's thread. */
+ * The meeting: serves a unique id from a detached thread of the process that made it, until every PE has the table of
+ * all addresses or the time is over. fy_meeting_create may be called by any thread; the rest is the meeting's thread.
+ */
 #include "boot.h"
 #include "boot_wire.h"
 #include <errno.h>

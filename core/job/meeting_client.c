@@ -150,8 +150,7 @@ static void visit_all(struct visit *v, struct fy_hub *hub)
 {
     uint64_t pause = RETRY_FIRST_NS;
     while (v->status > 0) {
-        struct fy_conn *conn =
-            fy_hub_connect(hub, &v->join->id->addr, FY_NOBODY, &v->join->self, v->join->deadline);
+        struct fy_conn *conn = fy_hub_connect(hub, &v->join->id->addr, FY_NOBODY, &v->join->self, v->join->deadline);
         if (!conn) {
             visit_fail(v, FERRY_ERR_SYSTEM, NULL, strerror(errno));
             return;

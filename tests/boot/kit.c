@@ -198,9 +198,15 @@ void kit_client_open(struct kit_client *client, const struct fy_addr *addr, uint
                      uint32_t purpose, uint32_t rank, uint32_t size)
 {
     struct fy_identity self = {.purpose = purpose, .rank = rank, .size = size, .version = FERRY_VERSION_STRING};
+    kit_client_open_at(client, addr, server, secret, &self);
+}
+
+void kit_client_open_at(struct kit_client *client, const struct fy_addr *addr, uint32_t server, const uint8_t *secret,
+                        const struct fy_identity *self)
+{
     *client = (struct kit_client){.secret = secret};
     assert_int_equal(fy_hub_open(&client->hub, -1), 0);
-    client->conn = fy_hub_connect(&client->hub, addr, server, &self, UINT64_MAX);
+    client->conn = fy_hub_connect(&client->hub, addr, server, self, UINT64_MAX);
     assert_non_null(client->conn);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the bootstrap tests share: PEs as threads of this process, a client that speaks the wire, waiting with a deadline.
- * Threads of PEs never assert: they note the first thing that went wrong, the test's thread asserts. */
+ * What the bootstrap tests share: PEs as threads of this process, a client that speaks the wire, waiting with a
+ * deadline. Threads of PEs never assert: they note the first thing that went wrong, the test's thread asserts. */
 #ifndef BOOT_KIT_H
 #define BOOT_KIT_H
 
@@ -76,6 +76,8 @@ struct kit_client {
 };
 void kit_client_open(struct kit_client *client, const struct fy_addr *addr, uint32_t server, const uint8_t *secret,
                      uint32_t purpose, uint32_t rank, uint32_t size);
+void kit_client_open_at(struct kit_client *client, const struct fy_addr *addr, uint32_t server, const uint8_t *secret,
+                        const struct fy_identity *self);
 /* Handles what comes until ready (or ended); false: neither within `seconds`. */
 bool kit_client_run(struct kit_client *client, double seconds, bool until_ended);
 void kit_client_close(struct kit_client *client);

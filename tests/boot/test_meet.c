@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How PEs come together: meetings and the application's functions, who is missing, who is refused, strangers at the door. */
+ * How PEs come together: meetings and the application's functions, who is missing, who is refused, strangers at the
+ * door. */
 #include "kit.h"
 #include <sodium.h>
 #include <sys/socket.h>
@@ -175,7 +176,8 @@ static void test_id_twice(void **state)
     kit_join(again);
     for (int i = 0; i < 2; i++) {
         struct kit_pe *pe = &again->pes[i];
-        assert_true(pe->rc == FERRY_ERR_MISMATCH || pe->rc == FERRY_ERR_BOOTSTRAP); /* told, or nobody is there any more */
+        assert_true(pe->rc == FERRY_ERR_MISMATCH ||
+                    pe->rc == FERRY_ERR_BOOTSTRAP); /* told, or nobody is there any more */
         assert_non_null(strstr(pe->error.message, "already used"));
     }
     kit_free(job);
@@ -234,7 +236,8 @@ static void test_list(void **state)
     assert_non_null(strstr(text, "more"));
 }
 
-/* More silent connections than the meeting keeps, one with garbage, one with a wrong secret: the PEs meet all the same. */
+/* More silent connections than the meeting keeps, one with garbage, one with a wrong secret: the PEs meet all the same.
+ */
 static void test_meeting_strangers(void **state)
 {
     (void)state;
@@ -303,6 +306,48 @@ static void test_wrong_proof(void **state)
     kit_free(job);
 }
 
+/* A PE that met the others and then is not there: killed just after, or it listens and does not answer. */
+static void vanish(uint32_t rank, bool listens, int status, const char *text)
+{
+    struct kit_job *job = kit_new(5, NULL, false);
+    struct fy_id id = id_of(&job->id);
+    struct fy_identity self = {.purpose = FY_PURPOSE_JOIN, .rank = rank, .size = 5, .version = FERRY_VERSION_STRING};
+    struct kit_client client;
+    struct ferry_error error;
+    int listener;
+    assert_int_equal(fy_net_listen(id.addr.ip, &self.addr, &listener, &error), FERRY_OK);
+    if (!listens)
+        close(listener);
+    kit_client_open_at(&client, &id.addr, FY_NOBODY, id.secret, &self);
+    assert_true(kit_client_run(&client, 10, false));
+    assert_true(client.ready);
+    job->pes[rank].absent = true;
+    job->timeout = listens ? 1 : 30;
+    kit_start(job);
+    kit_join(job);
+    for (uint32_t i = 0; i < job->n; i++) {
+        struct kit_pe *pe = &job->pes[i];
+        if (pe->absent)
+            continue;
+        if (pe->rc != status || !strstr(pe->error.message, text))
+            fail_msg("PE %u: status %d, %s", i, pe->rc, pe->error.message);
+        assert_true(pe->start_s < 6);
+    }
+    kit_client_close(&client);
+    if (listens)
+        close(listener);
+    kit_free(job);
+}
+
+static void test_vanish(void **state)
+{
+    (void)state;
+    vanish(4, false, FERRY_ERR_PEER, "PE 4 is dead: connection refused");
+    vanish(0, false, FERRY_ERR_PEER, "PE 0 is dead: connection refused");
+    vanish(3, true, FERRY_ERR_TIMEOUT, "PE 3 did not arrive within 1 s");
+    vanish(0, true, FERRY_ERR_TIMEOUT, "PE 0"); /* nobody else can say who is missing */
+}
+
 struct flat {
     unsigned fds, threads;
 };
@@ -339,8 +384,8 @@ static void test_timing(void **state)
         kit_run(job);
         for (uint32_t i = 0; i < 64; i++)
             longest = job->pes[i].start_s > longest ? job->pes[i].start_s : longest;
-        print_message("64 PEs as threads, %s: start %.1f ms, start and close %.1f ms\n",
-                      functions ? "functions" : "id", longest * 1e3, (kit_now() - start) * 1e3);
+        print_message("64 PEs as threads, %s: start %.1f ms, start and close %.1f ms\n", functions ? "functions" : "id",
+                      longest * 1e3, (kit_now() - start) * 1e3);
         kit_free(job);
     }
 }
@@ -360,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_meeting_strangers),
         cmocka_unit_test(test_wrong_proof),
+        cmocka_unit_test(test_vanish),
         cmocka_unit_test(test_flat),
         cmocka_unit_test(test_timing),
     };

@@ -113,7 +113,8 @@ struct hello_frame {
 static size_t make_garbage(uint64_t *seed, uint8_t *out, size_t room)
 {
     struct hello_frame hello = {{FY_WIRE_MAGIC, (uint16_t)(1 + kit_random(seed) % 20), 0, sizeof(struct fy_hello), 0},
-                                {.protocol = FY_WIRE_PROTOCOL}, {0}};
+                                {.protocol = FY_WIRE_PROTOCOL},
+                                {0}};
     size_t size = sizeof(hello.frame) + sizeof(hello.hello) + kit_random(seed) % sizeof(hello.more);
     if (kit_random(seed) % 3 == 0) {
         for (size_t i = 0; i < room; i++)
@@ -188,8 +189,14 @@ static void test_huge(void **state)
 
 static size_t make_nonsense(uint64_t *seed, uint8_t *out, size_t room)
 {
-    size_t sizes[] = {sizeof(struct fy_up), sizeof(struct fy_fail), sizeof(struct fy_query), sizeof(struct fy_here),
-                      sizeof(struct fy_news), sizeof(struct fy_message), 0, kit_random(seed) % 900};
+    size_t sizes[] = {sizeof(struct fy_up),
+                      sizeof(struct fy_fail),
+                      sizeof(struct fy_query),
+                      sizeof(struct fy_here),
+                      sizeof(struct fy_news),
+                      sizeof(struct fy_message),
+                      0,
+                      kit_random(seed) % 900};
     size_t size = sizes[kit_random(seed) % 8] + (kit_random(seed) % 4 == 0 ? kit_random(seed) % 64 : 0);
     struct fy_frame frame = {FY_WIRE_MAGIC, (uint16_t)(6 + kit_random(seed) % 15), 0, (uint32_t)size, 0};
     memcpy(out, &frame, sizeof(frame));
