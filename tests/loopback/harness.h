@@ -20,7 +20,7 @@
 
 #if defined(__SANITIZE_THREAD__)
 #define UNDER_TSAN 1
-#define SCALE(n)   ((n) / 10)
+#define SCALE(n)   ((n) / 25)
 #else
 #define UNDER_TSAN 0
 #define SCALE(n)   (n)
@@ -81,7 +81,7 @@ extern const uint8_t test_secret[FERRY_SECRET_BYTES];
 const struct ferry_plugin *plugin(void);
 const struct ferry_host_ops *ops(void);
 
-/* ok 0: options that are not part of what pe_open needs */
+/* A zero asks for the value that its comment names. */
 struct pe_options {
     int64_t nt_threshold; /* 0: 8M; -1: never */
     size_t length;        /* 0: 1M */

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The loopback plugin between processes: exchange of memory, order, whole words, atomics, death, other namespaces and
- * users. Main thread of the test, and the child processes that it starts (run_…). */
+ * The loopback plugin between processes: exchange of memory, order, whole words, atomics, death.
+ * Main thread of the test, and the child processes that it starts (run_…). */
 #include "harness.h"
 
-#include <errno.h>
-#include <grp.h>
 #include <pthread.h>
-#include <sched.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define EXPECT(condition)                                                                                              \
     (void)((condition) || (fprintf(stderr, "child: line %d: %s\n", __LINE__, #condition), exit(1), 0))
@@ -414,81 +409,12 @@ static void test_memory_outlives_its_owner(void **state)
     pe_close(&pe);
 }
 
-/* ---- strangers by namespace and user */
-
-static int run_other_network(int socket)
-{
-    struct pe pe;
-
-    if (unshare(CLONE_NEWNET)) {
-        EXPECT(send_bytes(socket, "x", 1));
-        return 0;
-    }
-    pe_open(&pe, 1, &plain);
-    EXPECT(send_hello(socket, &pe));
-    EXPECT(wait_go(socket));
-    pe_close(&pe);
-    return 0;
-}
-
-static int run_other_user(int socket)
-{
-    struct pe pe;
-
-    if (setgroups(0, NULL) || setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534)) {
-        EXPECT(send_bytes(socket, "x", 1));
-        return 0;
-    }
-    pe_open(&pe, 1, &plain);
-    EXPECT(send_hello(socket, &pe));
-    EXPECT(wait_go(socket));
-    pe_close(&pe);
-    return 0;
-}
-
-/* What reach says about a child that made itself a stranger; importing its key must fail in words, too. */
-static void expect_stranger(const char *role, const char *reason, int import_status)
-{
-    struct child child = child_start(role);
-    struct ferry_rkey *key = NULL;
-    char why[256] = "";
-    struct hello it;
-    struct pe pe;
-
-    if (!receive_hello(child.socket, &it)) {
-        child_finish(&child);
-        print_message("not run: this needs root\n");
-        skip();
-    }
-    pe_open(&pe, 0, &plain);
-    assert_int_equal(ops()->reach(pe.t, 1, it.endpoint.bytes, it.endpoint.size, why, sizeof why),
-                     FERRY_ERR_UNREACHABLE);
-    if (!strstr(why, reason))
-        fail_msg("the reason given is: %s", why);
-    assert_int_equal(pe_import(&pe, 1, &it.key, &key), import_status);
-    go(child.socket);
-    child_finish(&child);
-    pe_close(&pe);
-}
-
-static void test_other_network(void **state)
-{
-    (void)state;
-    expect_stranger("other_network", "another network namespace", FERRY_ERR_PEER);
-}
-
-static void test_other_user(void **state)
-{
-    (void)state;
-    expect_stranger("other_user", "another user", FERRY_ERR_ACCESS);
-}
-
 int main(int argc, char **argv)
 {
     static const struct role roles[] = {
-        {"exchange", run_exchange},     {"consumer", run_consumer}, {"word_reader", run_word_reader},
-        {"adder", run_adder},           {"mute", run_mute},         {"other_network", run_other_network},
-        {"other_user", run_other_user},
+        {"exchange", run_exchange}, {"consumer", run_consumer}, {"word_reader", run_word_reader},
+        {"adder", run_adder},       {"mute", run_mute},
+
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exchange),
@@ -498,8 +424,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_dead_peer),
         cmocka_unit_test(test_disconnect_ends_imports),
         cmocka_unit_test(test_memory_outlives_its_owner),
-        cmocka_unit_test(test_other_network),
-        cmocka_unit_test(test_other_user),
     };
     int status = child_main(argc, argv, roles, sizeof roles / sizeof *roles);
 
