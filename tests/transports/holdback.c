@@ -11,8 +11,12 @@
 
 #define QUEUE 256u      /* operations held per (channel, peer) */
 #define COPY_MAX 256u
-#define GAP_NS 200000u  /* what was overtaken stays behind this long, so that an observer has time to notice */
-#define GAP_EVERY 50u   /* after the first 200 overtakings of a stream, only each so many-th has a gap: floods must end */
+/* What was overtaken stays behind for a while, so that an observer has time to notice: long for the first few times of a
+ * stream, since on a busy machine the observer may not be running; then now and then, since floods must end. */
+#define GAP_LONG_NS 20000000u
+#define GAP_NS      200000u
+#define GAP_LONGS   20u
+#define GAP_EVERY   50u
 #define HOLD_TURNS 40u  /* turns of progress that a stream is left alone after the latest post */
 
 struct ferry_region {
@@ -201,7 +205,9 @@ static void overtaken(struct ferry_transport *t, struct stream *s)
 {
     t->reversals++;
     s->overtakings++;
-    if (s->overtakings < 200 || s->overtakings % GAP_EVERY == 0)
+    if (s->overtakings <= GAP_LONGS)
+        s->gap_end = now_ns() + GAP_LONG_NS;
+    else if (s->overtakings % GAP_EVERY == 0)
         s->gap_end = now_ns() + GAP_NS;
 }
 
