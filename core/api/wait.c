@@ -101,7 +101,11 @@ static int test_words(ferry_job_t *job, const uint64_t *words, size_t n, const i
     struct seen seen = look(words, n, mask, cmp, value);
     if (index)
         *index = seen.which;
-    return enough(&seen, all);
+    if (enough(&seen, all))
+        return 1;
+    /* nobody may be left to make it true: say so, rather than have the caller test for ever */
+    rc = fy_world_check(&job->world, -1, call);
+    return rc == FERRY_OK ? 0 : rc;
 }
 
 int ferry_test(ferry_job_t *job, const uint64_t *word, int cmp, uint64_t value)

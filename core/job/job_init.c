@@ -219,6 +219,17 @@ static int heap_transport_of(void *arg, uint32_t pe)
     return job->world.peers[pe].lane;
 }
 
+static int heap_alive(void *arg, uint32_t pe, struct ferry_error *error)
+{
+    struct ferry_job *job = arg;
+    int rc = fy_world_check(&job->world, (int)pe, "first contact");
+    if (rc != FERRY_OK) {
+        error->size = sizeof(*error);
+        fy_errors_last(job->errors, error);
+    }
+    return rc;
+}
+
 static int make_heap(struct ferry_job *job, struct ferry_error *error)
 {
     struct fy_heap_config config = {
@@ -230,7 +241,7 @@ static int make_heap(struct ferry_job *job, struct ferry_error *error)
         .chunk = (size_t)fy_options_number(&job->options, "heap_chunk"),
         .transports = job->route->chosen,
         .n_transports = job->route->n_chosen,
-        .up = {job, heap_allgather, heap_transport_of},
+        .up = {job, heap_allgather, heap_transport_of, heap_alive},
         .timeout = job->world.timeout,
         .setup = &job->world.setup,
     };

@@ -37,6 +37,8 @@ struct fy_memory_up {
     int (*allgather)(void *arg, const void *mine, void *all, size_t length, const char *step, struct ferry_error *error);
     /* index into transports[] of the one that carries puts and gets to `pe`; negative status if none */
     int (*transport_of)(void *arg, uint32_t pe);
+    /* FERRY_OK, or why it is pointless to wait for `pe` any longer, with the record; NULL: always worth it */
+    int (*alive)(void *arg, uint32_t pe, struct ferry_error *error);
 };
 
 struct fy_heap_config {

@@ -70,7 +70,14 @@ static int import(const struct fy_heap_state *state, const struct fy_segment *se
         return rc;
     *key = NULL;
     while ((rc = transport->ops.import_key(transport->handle, pe, bytes, size, key)) == FERRY_AGAIN) {
-        if (!fy_backoff(&backoff) || fy_now_ns() < deadline)
+        const struct fy_memory_up *up = &state->heap.config.up;
+
+        if (!fy_backoff(&backoff))
+            continue;
+        rc = up->alive ? up->alive(up->arg, pe, error) : FERRY_OK;
+        if (rc)
+            return rc;
+        if (fy_now_ns() < deadline)
             continue;
         fy_error_set(error, FERRY_ERR_TIMEOUT, "raise FERRY_TIMEOUT if the peer is only slow",
                      "transport %s could not import the key of pe %u for segment %u within %g s", transport->name,

@@ -78,6 +78,10 @@ static int local_region(struct ferry_ctx *ctx, const struct fy_lane *lane, struc
 int fy_rma_careful(struct ferry_ctx *ctx, struct fy_flow *flow, struct ferry_op *op)
 {
     const struct fy_lane *lane = flow->lane;
+    if (op->kind == FERRY_OP_GET && !(lane->caps->flags & FERRY_CAP_GET))
+        return fy_fail(ctx->world, FERRY_ERR_UNSUPPORTED, (int)op->peer, (int)ctx->id, FERRY_OP_GET,
+                       "choose another FERRY_TRANSPORT", "transport %s has no get",
+                       ctx->world->transports[lane->index]->name);
     int rc = lane->must_register ? local_region(ctx, lane, op) : FERRY_OK;
     if (rc != FERRY_OK)
         return rc;

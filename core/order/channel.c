@@ -33,6 +33,7 @@ static void lane_fill(struct fy_lane *lane, struct fy_transport *transport, uint
     lane->amo64 = caps->amo64;
     lane->must_register = !(caps->flags & FERRY_CAP_UNREGISTERED_LOCAL);
     lane->simple_max = lane->must_register ? 0 : caps->message_max;
+    lane->get_max = caps->flags & FERRY_CAP_GET ? lane->simple_max : 0;
     lane->copy_max = caps->copy_max;
     lane->signal_native = caps->flags & FERRY_CAP_PUT_SIGNAL;
     lane->signal_strong = caps->flags & FERRY_CAP_SIGNAL_STRONG;

@@ -40,7 +40,8 @@ struct fy_lane {
     uint32_t strong_put, strong_amo;
     uint32_t amo64;      /* native 8-byte atomics */
     uint32_t index;
-    size_t simple_max;   /* puts and gets up to this need neither cutting nor a region for the local side */
+    size_t simple_max;   /* puts up to this need neither cutting nor a region for the local side */
+    size_t get_max;      /* the same for gets; 0 where there are none */
     size_t copy_max;
     bool signal_native;  /* put_signal is native, */
     bool signal_strong;  /* and strong */

@@ -121,7 +121,7 @@ int fy_flow_failed(struct ferry_ctx *ctx, uint32_t pe, int operation, int rc)
     record.channel = (int32_t)ctx->id;
     record.operation = operation;
     struct ferry_error detail = {.size = sizeof(detail)};
-    if (lane->ops->query_error(lane->handle, ctx->id, pe, &detail) == FERRY_OK && detail.status < 0 && detail.message[0]) {
+    if (lane->ops->query_error(lane->handle, ctx->id, pe, &detail) == FERRY_OK && detail.status == rc && detail.message[0]) {
         detail.size = sizeof(detail);
         record = detail;
     }

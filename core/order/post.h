@@ -138,7 +138,7 @@ static inline int fy_get(struct ferry_ctx *ctx, void *dest, const void *src, siz
     op.length = length;
     fy_count(&ctx->counters.gets, 1);
     fy_count(&ctx->counters.bytes_got, length);
-    if (fy_unlikely(length > lane->simple_max || ctx->limited))
+    if (fy_unlikely(length > lane->get_max || ctx->limited))
         rc = fy_rma_careful(ctx, flow, &op);
     else
         rc = fy_posted(ctx, flow, &op, lane->ops->rma(lane->handle, ctx->id, &op));

@@ -196,7 +196,7 @@ FERRY_API int ferry_wait_until_any(ferry_job_t *job, const uint64_t *words, size
                                    uint64_t value, size_t *index);
 FERRY_API int ferry_wait_until_all(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
                                    uint64_t value);
-/* 1: holds, 0: does not, negative: error. */
+/* 1: holds, 0: does not, negative: error; FERRY_ERR_PEER or FERRY_ERR_ABORTED if it does not hold and a wait would end so. */
 FERRY_API int ferry_test(ferry_job_t *job, const uint64_t *word, int cmp, uint64_t value);
 FERRY_API int ferry_test_any(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value,
                              size_t *index);

@@ -266,11 +266,13 @@ static void death_body(struct pe *pe)
     else
         fprintf(stderr, "pe %d: %s (pe %d): %s\n", pe->rank, ferry_status_string(error.status), error.peer, error.message);
     EXPECT(pe, ferry_pe_alive(pe->job, death->victim) == 0);
+    EXPECT(pe, ferry_test(pe->job, word, FERRY_CMP_EQ, 77) == FERRY_ERR_PEER);
     /* who knows goes on with the living */
     EXPECT_OK(pe, ferry_acknowledge_failures(pe->job));
     EXPECT_OK(pe, ferry_atomic_add(pe->ctx, &word[1], 1, pe->rank));
     EXPECT_OK(pe, ferry_quiet(pe->ctx));
     EXPECT_OK(pe, ferry_wait_until(pe->job, &word[1], FERRY_CMP_GE, 1));
+    EXPECT(pe, ferry_test(pe->job, word, FERRY_CMP_EQ, 77) == 0);
     EXPECT(pe, ferry_barrier(pe->job) == FERRY_ERR_PEER);
 }
 

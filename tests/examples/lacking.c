@@ -32,7 +32,7 @@ int main(void)
     ferry_last_error(job, &error);
     printf("swap: %s: %s\n", ferry_status_string(rc), error.message);
     rc = ferry_get(ctx, &old, word, sizeof old, 0);
-    printf("get: %s\n", rc < 0 && old == 7 ? "refused" : "done");
+    printf("get: %s\n", rc == FERRY_ERR_UNSUPPORTED && old == 7 ? "refused" : "done");
     /* what it has goes on */
     rc = ferry_atomic_add(ctx, word, 40, 0);
     if (rc == FERRY_OK)
