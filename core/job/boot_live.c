@@ -4,6 +4,7 @@
 #include "boot_internal.h"
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static struct fy_news news_of(uint32_t pe, int code, const char *why)
 {
@@ -145,11 +146,20 @@ void fy_live_forgive(struct fy_boot *boot, uint64_t now)
     fy_place_forgive(boot, now);
 }
 
+/* Something has arrived that this thread has not come to read. */
+static bool has_spoken(const struct fy_conn *conn)
+{
+    char byte;
+    return recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 /* Returns when to look at this neighbour again. */
 static uint64_t neighbour_tick(struct fy_boot *boot, struct fy_conn *conn, uint64_t now)
 {
     uint64_t silence = (uint64_t)(boot->peer_timeout * 1e9), beat = silence / 4;
-    if (now >= conn->heard + silence) {
+    if (now >= conn->heard + silence && has_spoken(conn)) {
+        conn->heard = now;
+    } else if (now >= conn->heard + silence) {
         char why[64];
         snprintf(why, sizeof(why), "no sign of life for %g s", boot->peer_timeout);
         fy_live_dead(boot, conn->pe, why, NULL);

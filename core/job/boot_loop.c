@@ -237,9 +237,8 @@ static void take_orders(struct fy_boot *boot)
     fy_call_poll(boot);
 }
 
-static uint64_t tick_all(struct fy_boot *boot)
+static uint64_t tick_all(struct fy_boot *boot, uint64_t now)
 {
-    uint64_t now = fy_now_ns();
     uint64_t due[] = {conns_tick(boot, now),   fy_tree_tick(boot, now),  fy_fail_tick(boot, now),
                       fy_live_tick(boot, now), fy_place_tick(boot, now), fy_call_tick(boot, now)};
     uint64_t first = boot->leaving ? boot->leave_until : UINT64_MAX;
@@ -282,6 +281,14 @@ static bool stop_asked(struct fy_boot *boot)
     return stop;
 }
 
+/* Stopped, or starved, for longer than it meant to sleep: then this thread cannot judge the silence of others. */
+static void notice_absence(struct fy_boot *boot, uint64_t meant, uint64_t now)
+{
+    uint64_t half = (uint64_t)(boot->peer_timeout * 5e8);
+    if (half > 0 && now > meant && now - meant > half)
+        fy_live_forgive(boot, now);
+}
+
 /* One round: what is due, then what has happened. False: the end. */
 static bool loop_round(struct fy_boot *boot, uint64_t *awake)
 {
@@ -291,14 +298,13 @@ static bool loop_round(struct fy_boot *boot, uint64_t *awake)
         leave_begin(boot);
     if (boot->leaving && leave_step(boot))
         return false;
-    uint64_t due = tick_all(boot), before = fy_now_ns();
+    uint64_t now = fy_now_ns();
+    notice_absence(boot, *awake, now);
+    uint64_t due = tick_all(boot, now);
     fy_hub_reap(&boot->hub);
-    int n = epoll_wait(boot->hub.epoll, events, EVENTS, fy_hub_wait_ms(due, before));
-    uint64_t after = fy_now_ns(), meant = due == UINT64_MAX || due > after ? after : due;
-    uint64_t late = after - (meant > before ? meant : before), half = (uint64_t)(boot->peer_timeout * 5e8);
-    if (half > 0 && (late > half || before - *awake > half))
-        fy_live_forgive(boot, after);
-    *awake = after;
+    int n = epoll_wait(boot->hub.epoll, events, EVENTS, fy_hub_wait_ms(due, now));
+    *awake = fy_now_ns();
+    notice_absence(boot, due > now ? due : now, *awake); /* UINT64_MAX, without anything due, is never exceeded */
     for (int i = 0; i < n; i++)
         on_event(boot, &events[i]);
     fy_hub_reap(&boot->hub);

@@ -150,6 +150,14 @@ void kids_signal(struct kids *kids, uint32_t pe, int signal)
     assert_int_equal(kill(kids->kid[pe].pid, signal), 0);
 }
 
+void kids_stop(struct kids *kids, uint32_t pe)
+{
+    int status;
+    kids_signal(kids, pe, SIGSTOP);
+    assert_int_equal(waitpid(kids->kid[pe].pid, &status, WUNTRACED), kids->kid[pe].pid);
+    assert_true(WIFSTOPPED(status));
+}
+
 void kids_kill(struct kids *kids, uint32_t pe)
 {
     kids_signal(kids, pe, SIGKILL);

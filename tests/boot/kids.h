@@ -31,6 +31,8 @@ void kids_start(struct kids *kids, uint32_t n, double peer_timeout);
  * k<pe> of 0.3 s; q close and end. */
 void kids_order(struct kids *kids, uint32_t pe, const char *order);
 void kids_signal(struct kids *kids, uint32_t pe, int signal);
+/* Stops one and waits until it has stopped. */
+void kids_stop(struct kids *kids, uint32_t pe);
 /* Waits for a line that starts so, and takes it; NULL: not within `seconds`. The caller frees. */
 char *kids_take(struct kids *kids, double seconds, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The same, and asserts that it came. */

@@ -112,7 +112,7 @@ static void test_stop(void **state)
         kids_start(&kids, 5, 1.0);
         kids_quiet(&kids, 1.5); /* heartbeats keep it going */
         double start = kit_now();
-        kids_signal(&kids, victim, SIGSTOP);
+        kids_stop(&kids, victim);
         for (uint32_t pe = 0; pe < 5; pe++)
             if (pe != victim)
                 kids_expect(&kids, 5, "%u dead %u no sign of life for 1 s", pe, victim);
@@ -135,7 +135,7 @@ static void test_stop_all(void **state)
     struct kids kids;
     kids_start(&kids, 4, 1.0);
     for (uint32_t pe = 0; pe < 4; pe++)
-        kids_signal(&kids, pe, SIGSTOP);
+        kids_stop(&kids, pe);
     kids_quiet(&kids, 2.5);
     for (uint32_t pe = 0; pe < 4; pe++)
         kids_signal(&kids, pe, SIGCONT);
@@ -178,7 +178,7 @@ static void test_call(void **state)
     kids_start(&kids, 4, 30);
     kids_order(&kids, 3, "c2");
     kids_expect(&kids, 5, "3 c 0");
-    kids_signal(&kids, 2, SIGSTOP);
+    kids_stop(&kids, 2);
     kids_order(&kids, 3, "k2");
     kids_expect(&kids, 5, "3 k %d peer 2", FERRY_ERR_TIMEOUT);
     kids_order(&kids, 3, "c2"); /* over the connection that there is */
