@@ -88,6 +88,7 @@ struct run_job {
     sigset_t old_mask;
     enum run_stage stage;
     double deadline;     /* of the stage; 0: none */
+    double failed_at;    /* moment of the first failure */
     double overtime;     /* moment at which --timeout strikes; 0: never */
     bool terminal_given; /* the group has the terminal */
     bool give_up;        /* leave, even if output is waiting */

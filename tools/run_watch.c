@@ -11,7 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KILL_AFTER 2.0 /* seconds from SIGTERM to SIGKILL */
+#define KILL_AFTER  2.0 /* seconds from SIGTERM to SIGKILL */
+#define SAME_MOMENT 0.5 /* seconds between a death and its report, on a busy machine */
 
 double run_now(void)
 {
@@ -58,12 +59,21 @@ static void start_grace(struct run_job *job)
     if (job->stage != RUN_GOING)
         return;
     job->stage = RUN_GRACE;
-    job->deadline = run_now() + job->options.grace;
+    job->failed_at = run_now();
+    job->deadline = job->failed_at + job->options.grace;
 }
 
-/* A PE ended badly: says so, and keeps the status of the first. Of several that were found at once one that was killed
- * counts as the first, since the others probably ended because of it. */
-static void note_failure(struct run_job *job, int rank, const siginfo_t *info, bool none_before)
+/* The status of the first failure is kept. But one that was killed counts as the first if it is seen a moment later:
+ * the kernel closes a dying process's connections before it reports the death, so that another may end because of
+ * it and yet be seen first. */
+static bool counts_as_first(const struct run_job *job, bool killed)
+{
+    if (job->exit_status == 0)
+        return true;
+    return killed && !job->exit_by_signal && job->stage == RUN_GRACE && run_now() - job->failed_at < SAME_MOMENT;
+}
+
+static void note_failure(struct run_job *job, int rank, const siginfo_t *info)
 {
     bool killed = info->si_code != CLD_EXITED;
     int pid = (int)info->si_pid;
@@ -74,7 +84,7 @@ static void note_failure(struct run_job *job, int rank, const siginfo_t *info, b
     else
         run_say(job, "pe %d (pid %d) exited with status %d%s", rank, pid, info->si_status, by_us);
 
-    if (job->exit_status == 0 || (none_before && killed && !job->exit_by_signal)) {
+    if (counts_as_first(job, killed)) {
         job->exit_status = killed ? 128 + info->si_status : info->si_status;
         job->exit_by_signal = killed;
     }
@@ -124,7 +134,6 @@ void run_take_stops(struct run_job *job)
 
 void run_reap(struct run_job *job)
 {
-    bool none_before = job->exit_status == 0;
     for (;;) {
         siginfo_t info = {0};
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0)
@@ -138,7 +147,7 @@ void run_reap(struct run_job *job)
         job->alive--;
         if (info.si_code == CLD_EXITED && info.si_status == 0)
             continue;
-        note_failure(job, rank, &info, none_before);
+        note_failure(job, rank, &info);
     }
 }
 

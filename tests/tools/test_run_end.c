@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
 #include <stdio.h>
@@ -115,6 +116,44 @@ static void test_killed(void **state)
     command_release(&c);
 }
 
+static void await_state(pid_t pid, const char *states)
+{
+    double end = command_now() + DEADLINE;
+    char now;
+    while (!strchr(states, now = process_state(pid)) || now == 0) {
+        assert_true(command_now() < end);
+        command_pause();
+    }
+}
+
+/* A death is reported after its connections are closed: who ends because of it may be seen first. */
+static void test_killed_counts_first(void **state)
+{
+    (void)state;
+    int ends[2];
+    pid_t exits, dies;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    struct command c = {.in_fd = ends[0]};
+    command_start(&c, ARGS(tool, "-n", "2", "--prefix", "--grace", "30", "sh", "-c",
+                           "echo pid $$; [ $FERRY_RANK = 1 ] || { read line; exit 5; }; exec sleep 1000"));
+    command_await(&c, "\n", 2);
+    exits = atoi(strstr(c.text, "[0] pid ") + 8);
+    dies = atoi(strstr(c.text, "[1] pid ") + 8);
+    kill(c.pid, SIGSTOP);
+    await_state(c.pid, "T");
+    close(ends[1]);
+    await_state(exits, "Z");
+    kill(dies, SIGKILL);
+    await_state(dies, "Z");
+    kill(c.pid, SIGCONT);
+    command_finish(&c);
+    assert_int_equal(c.status, 128 + SIGKILL);
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "exited with status 5\n"), 1);
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "was killed by signal 9 (Killed)\n"), 1);
+    close(ends[0]);
+    command_release(&c);
+}
+
 /* ------------------------------------------------------------------ after a failure */
 
 static void test_survivors_end_by_themselves(void **state)
@@ -206,16 +245,6 @@ static void test_signal_status(void **state)
     assert_int_equal(c.status, 128 + SIGINT);
     assert_int_equal(count_pieces(c.error_text, c.error_length, "was killed by signal 2 (Interrupt)\n"), 3);
     command_release(&c);
-}
-
-static void await_state(pid_t pid, const char *states)
-{
-    double end = command_now() + DEADLINE;
-    char now;
-    while (!strchr(states, now = process_state(pid)) || now == 0) {
-        assert_true(command_now() < end);
-        command_pause();
-    }
 }
 
 /* Pids that children printed as "pid N" lines. */
@@ -355,7 +384,7 @@ static void test_terminal(void **state)
     pid_t pid = forkpty(&terminal, NULL, NULL, NULL);
     assert_true(pid >= 0);
     if (pid == 0) {
-        execl(tool, tool, "-n", "2", "sh", "-c",
+        execl(tool, tool, "-n", "8", "sh", "-c",
               "[ $FERRY_RANK = 0 ] || exec sleep 1000; read a; echo got=$a; exec sleep 1000", (char *)NULL);
         _exit(125);
     }
@@ -381,6 +410,7 @@ int main(void)
                                        cmocka_unit_test(test_status_zero),
                                        cmocka_unit_test(test_status_of_the_first),
                                        cmocka_unit_test(test_killed),
+                                       cmocka_unit_test(test_killed_counts_first),
                                        cmocka_unit_test(test_survivors_end_by_themselves),
                                        cmocka_unit_test(test_term_after_grace),
                                        cmocka_unit_test(test_kill_after_term),
