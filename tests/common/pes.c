@@ -153,33 +153,6 @@ static int reap(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-int pes_fork(struct run *run)
-{
-    struct run *shared = pes_shared(sizeof(*shared));
-    ferry_uniqueid_t id;
-    pid_t pids[64];
-    if (!shared)
-        return -1;
-    memcpy(shared, run, sizeof(*run));
-    if (ferry_uniqueid_create(&id) != FERRY_OK)
-        return -1;
-    fflush(NULL);
-    for (int i = 0; i < run->n; i++) {
-        pids[i] = fork();
-        if (pids[i] == 0) {
-            struct start start = {shared, i, &id};
-            pe_main(&start);
-            _exit(0);
-        }
-    }
-    for (int i = 0; i < run->n; i++)
-        if (pids[i] > 0)
-            reap(pids[i]);
-    memcpy(run, shared, sizeof(*run));
-    munmap(shared, sizeof(*shared));
-    return count_bad(run);
-}
-
 static int count_dir(const char *path)
 {
     DIR *dir = opendir(path);
@@ -207,4 +180,55 @@ static int count_lines(const char *path)
 struct pes_usage pes_usage(void)
 {
     return (struct pes_usage){count_dir("/proc/self/fd") - 1, count_lines("/proc/self/maps"), count_dir("/proc/self/task")};
+}
+
+/* What parent and children share. */
+struct family {
+    struct run run;
+    ferry_uniqueid_t id;
+    _Atomic int born; /* 1: the id is there, -1: there is none */
+};
+
+static void child_main(struct family *family, int rank)
+{
+    double end = pes_now() + 60;
+    while (atomic_load(&family->born) == 0 && pes_now() < end)
+        usleep(200);
+    if (atomic_load(&family->born) != 1)
+        _exit(1);
+    struct start start = {&family->run, rank, &family->id};
+    pe_main(&start);
+    _exit(0);
+}
+
+/* A fork while another thread holds a lock of the allocator leaves the child with a lock that nobody opens; so fork when
+ * there is one thread, that is when the meetings of earlier jobs have ended, and make the id afterwards. */
+static void wait_until_alone(void)
+{
+    double end = pes_now() + 60;
+    while (pes_usage().threads > 1 && pes_now() < end)
+        usleep(1000);
+}
+
+int pes_fork(struct run *run)
+{
+    struct family *shared = pes_shared(sizeof(*shared));
+    pid_t pids[64];
+    if (!shared)
+        return -1;
+    memcpy(&shared->run, run, sizeof(*run));
+    wait_until_alone();
+    fflush(NULL);
+    for (int i = 0; i < run->n; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0)
+            child_main(shared, i);
+    }
+    atomic_store(&shared->born, ferry_uniqueid_create(&shared->id) == FERRY_OK ? 1 : -1);
+    for (int i = 0; i < run->n; i++)
+        if (pids[i] > 0)
+            reap(pids[i]);
+    memcpy(run, &shared->run, sizeof(*run));
+    munmap(shared, sizeof(*shared));
+    return count_bad(run);
 }
