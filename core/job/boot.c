@@ -189,9 +189,14 @@ void fy_boot_secret(const struct fy_boot *boot, uint8_t secret[FERRY_SECRET_BYTE
     *job_id = boot->job_id;
 }
 
-/* Waits until all PEs close, so that nobody has to tell closing from dying; but not for long. */
-static void close_together(struct fy_boot *boot)
+void fy_boot_settle(struct fy_boot *boot)
 {
+    pthread_mutex_lock(&boot->lock);
+    bool together = boot->running && boot->n > 1 && boot->joined && !boot->settled;
+    boot->settled = true;
+    pthread_mutex_unlock(&boot->lock);
+    if (!together)
+        return;
     struct ferry_error unread = {.size = sizeof(unread)};
     double bound = boot->timeout > 0 && boot->timeout < CLOSE_S ? boot->timeout : CLOSE_S;
     struct fy_op op = {.closing = true, .step = "closing the job", .timeout = bound, .deadline = fy_deadline(bound)};
@@ -202,15 +207,12 @@ void fy_boot_close(struct fy_boot *boot)
 {
     if (!boot)
         return;
+    fy_boot_settle(boot); /* so that nobody has to tell closing from dying */
     pthread_mutex_lock(&boot->lock);
-    bool running = boot->running, together = running && boot->n > 1 && boot->joined && !boot->fail.final;
+    bool running = boot->running;
+    boot->stop = true;
     pthread_mutex_unlock(&boot->lock);
-    if (together)
-        close_together(boot);
     if (running) {
-        pthread_mutex_lock(&boot->lock);
-        boot->stop = true;
-        pthread_mutex_unlock(&boot->lock);
         fy_loop_wake(boot);
         pthread_join(boot->thread, NULL);
     }

@@ -52,6 +52,9 @@ void fy_boot_unwatch(struct fy_boot *boot, int fd);
 void fy_boot_abort(struct fy_boot *boot, int code);
 /* 32 bytes and a number that all PEs of the job share and nobody else knows. */
 void fy_boot_secret(const struct fy_boot *boot, uint8_t secret[FERRY_SECRET_BYTES], uint64_t *job_id);
+/* Waits, for a few seconds at most, until every PE closes the job; also after an abort or a failed step, not after a death.
+ * From then on no PE is in any call: call it before memory that peers may reach is released. fy_boot_close does it too. */
+void fy_boot_settle(struct fy_boot *boot);
 /* Says goodbye (so that peers do not take the closing for a death), ends the control thread, closes all sockets. */
 void fy_boot_close(struct fy_boot *boot);
 

@@ -15,7 +15,8 @@
 
 bool fy_fail_known(const struct fy_boot *boot, const struct fy_op *op, struct ferry_error *error)
 {
-    if (boot->aborted) {
+    bool step = !op->closing; /* closing together works, whatever has failed, as long as everybody lives */
+    if (boot->aborted && step) {
         fy_error_set(error, FERRY_ERR_ABORTED, NULL, "'%s': PE %u aborted the job with code %d", op->step,
                      boot->abort_by, boot->abort_code);
         error->peer = (int32_t)boot->abort_by;
@@ -23,7 +24,7 @@ bool fy_fail_known(const struct fy_boot *boot, const struct fy_op *op, struct fe
         fy_error_set(error, FERRY_ERR_PEER, NULL, "'%s' needs every PE, and PE %u is dead: %s", op->step,
                      boot->first_dead, boot->first_why);
         error->peer = (int32_t)boot->first_dead;
-    } else if (boot->fail.status != FERRY_OK && (boot->fail.final || op->seq <= boot->fail.seq)) {
+    } else if (step && boot->fail.status != FERRY_OK && (boot->fail.final || op->seq <= boot->fail.seq)) {
         bool late = boot->fail.status == FERRY_ERR_TIMEOUT;
         fy_error_set(error, boot->fail.status, late ? "see what those PEs do; FERRY_TIMEOUT sets the time" : NULL, "%s",
                      boot->fail.text);

@@ -142,6 +142,7 @@ struct fy_boot {
     uint32_t abort_by;
     int abort_code;
     struct fy_fail fail; /* status FERRY_OK: no step has failed */
+    bool settled;        /* fy_boot_settle was called */
 
     /* the control thread's */
     struct fy_inquiry inquiry;

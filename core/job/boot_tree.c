@@ -127,17 +127,17 @@ static bool same_step(const struct fy_op *op, const struct fy_up *up)
     return op->seq == up->seq && op->length == up->length && strncmp(op->step, up->step, sizeof(op->step)) == 0;
 }
 
-/* Takes in what the subtree of `pe` contributed. */
-static void op_take(struct fy_boot *boot, struct fy_op *op, uint32_t pe, const struct fy_up *up)
+/* Takes in what the subtree of `pe` contributed. False: it is for a later step, and to be kept. */
+static bool op_take(struct fy_boot *boot, struct fy_op *op, uint32_t pe, const struct fy_up *up)
 {
     if (!up->closing && up->seq <= boot->fail.seq)
-        return; /* from a step that was given up */
+        return true; /* from a step that was given up */
     if (!same_step(op, up)) {
         op_mismatch(boot, op, pe, up);
-        return;
+        return !up->closing; /* this PE will close too, now that its step has failed */
     }
     if (op->have[pe])
-        return;
+        return true;
     struct level levels[LEVELS];
     const uint8_t *data = (const uint8_t *)(up + 1);
     int n = subtree_levels(pe, boot->n, levels);
@@ -151,6 +151,7 @@ static void op_take(struct fy_boot *boot, struct fy_op *op, uint32_t pe, const s
         data += count * op->length;
     }
     op_advance(boot, op);
+    return true;
 }
 
 static void op_begin(struct fy_boot *boot, struct fy_op *op)
@@ -164,11 +165,10 @@ static void op_begin(struct fy_boot *boot, struct fy_op *op)
         memmove(op->all + boot->rank * op->length, op->mine, op->length); /* mine may be in place */
     fy_tree_check(boot);
     for (uint32_t i = 0; i < 2 && op_current(boot) == op; i++) {
-        struct fy_up *up = boot->up[i];
+        if (!boot->up[i] || !op_take(boot, op, 2 * boot->rank + 1 + i, boot->up[i]))
+            continue;
+        free(boot->up[i]);
         boot->up[i] = NULL;
-        if (up)
-            op_take(boot, op, 2 * boot->rank + 1 + i, up);
-        free(up);
     }
 }
 
@@ -215,10 +215,8 @@ static void on_up(struct fy_boot *boot, struct fy_conn *conn, const struct fy_fr
         return;
     }
     struct fy_op *op = op_current(boot);
-    if (op) {
-        op_take(boot, op, pe, up);
+    if (op && op_take(boot, op, pe, up))
         return;
-    }
     void **kept = &boot->up[pe - 2 * boot->rank - 1];
     free(*kept); /* one per child, whatever it sends */
     *kept = up;

@@ -284,6 +284,45 @@ static void test_abort(void **state)
     }
 }
 
+/* Nobody passes fy_boot_settle before the last PE closes, after an abort and after a mismatch too. */
+static bool never(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static void body_settle(struct kit_pe *pe)
+{
+    const char *trouble = pe->job->arg;
+    uint32_t all[KIT_PES];
+    if (trouble[0] == 'a' && pe->rank == 3)
+        fy_boot_abort(pe->boot, 1);
+    if (trouble[0] == 'm')
+        fy_boot_allgather(pe->boot, &pe->rank, all, 4, pe->rank == 5 ? "this" : "that", 0, &pe->error);
+    if (trouble[0] == 'l' && pe->rank != 1)
+        fy_boot_barrier(pe->boot, "without 1", 0, &pe->error);
+    if (pe->rank == 1)
+        kit_wait(never, NULL, 0.2); /* the last; too early would show with the others */
+    atomic_fetch_add(&pe->job->gate, 1);
+    fy_boot_settle(pe->boot);
+    kit_expect(pe, atomic_load(&pe->job->gate) == pe->n, "%s: only %u of %u close", trouble,
+               atomic_load(&pe->job->gate), pe->n);
+}
+
+static void test_settle(void **state)
+{
+    (void)state;
+    static char troubles[4][12] = {"none", "abort", "mismatch", "leaver"};
+    for (int i = 0; i < 4; i++) {
+        struct kit_job *job = kit_new(7, body_settle, true);
+        job->arg = troubles[i];
+        kit_run(job);
+        for (uint32_t pe = 0; pe < job->n; pe++)
+            assert_int_equal(job->pes[pe].deaths, 0);
+        kit_free(job);
+    }
+}
+
 /* All abort at once: one event each, whichever was first. */
 static void body_abort_all(struct kit_pe *pe)
 {
@@ -344,7 +383,8 @@ int main(void)
         cmocka_unit_test(test_exchange),  cmocka_unit_test(test_large),      cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_barrier),   cmocka_unit_test(test_late),       cmocka_unit_test(test_differ),
         cmocka_unit_test(test_leaver),    cmocka_unit_test(test_one_by_one), cmocka_unit_test(test_abort),
-        cmocka_unit_test(test_abort_all), cmocka_unit_test(test_jobs),       cmocka_unit_test(test_timing),
+        cmocka_unit_test(test_abort_all), cmocka_unit_test(test_settle),     cmocka_unit_test(test_jobs),
+        cmocka_unit_test(test_timing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
