@@ -25,8 +25,9 @@ static enum origin find_symbol(void *library, const char *name, const void **add
     if (dlinfo(library, RTLD_DI_LINKMAP, &mine) != 0 || !dladdr1(*address, &info, (void **)&theirs, RTLD_DL_LINKMAP) ||
         !theirs)
         return ORIGIN_OTHER;
-    if (theirs->l_name && theirs->l_name[0])
-        *owner = theirs->l_name;
+    /* dladdr's copy of the pointer: the map itself belongs to the loader and is guarded by its lock. */
+    if (info.dli_fname)
+        *owner = info.dli_fname;
     return mine == theirs ? ORIGIN_OWN : ORIGIN_OTHER;
 }
 
