@@ -12,6 +12,9 @@ void fy_job_release(struct ferry_job *job)
     for (uint32_t i = 0; job->world.channels && i < job->world.max_channels; i++)
         if (job->world.channels[i])
             fy_channel_destroy(job->world.channels[i]);
+    /* PEs of one process reach each other's memory by plain pointers: nobody may be in a call when it goes */
+    if (job->boot)
+        fy_boot_settle(job->boot);
     if (job->heap)
         fy_heap_destroy(job->heap);
     if (job->route)
