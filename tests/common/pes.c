@@ -177,6 +177,15 @@ static int count_lines(const char *path)
     return n;
 }
 
+int pes_alone(void)
+{
+#ifdef __SANITIZE_THREAD__
+    return 2; /* the thread sanitizer has a thread of its own */
+#else
+    return 1;
+#endif
+}
+
 struct pes_usage pes_usage(void)
 {
     return (struct pes_usage){count_dir("/proc/self/fd") - 1, count_lines("/proc/self/maps"), count_dir("/proc/self/task")};
@@ -205,13 +214,8 @@ static void child_main(struct family *family, int rank)
  * there is one thread, that is when the meetings of earlier jobs have ended, and make the id afterwards. */
 static void wait_until_alone(void)
 {
-#ifdef __SANITIZE_THREAD__
-    const int alone = 2; /* the thread sanitizer has a thread of its own */
-#else
-    const int alone = 1;
-#endif
     double end = pes_now() + 60;
-    while (pes_usage().threads > alone && pes_now() < end)
+    while (pes_usage().threads > pes_alone() && pes_now() < end)
         usleep(1000);
 }
 

@@ -59,5 +59,6 @@ struct pes_usage {
     int fds, maps, threads;
 };
 struct pes_usage pes_usage(void);
+int pes_alone(void); /* threads of a process that started none */
 
 #endif
