@@ -256,11 +256,14 @@ static void death_body(struct pe *pe)
         return;
     }
     ferry_last_error(pe->job, &error);
-    snprintf(text, sizeof(text), "pe %d is dead", death->victim);
+    snprintf(text, sizeof(text), "pe %d ", death->victim);
     if (error.status == FERRY_ERR_PEER && error.peer == death->victim && strcasestr(error.message, text))
         atomic_store(&death->named[pe->rank], 1);
     else
         fprintf(stderr, "pe %d: %s (pe %d): %s\n", pe->rank, ferry_status_string(error.status), error.peer, error.message);
+    /* a transport may notice before the job does */
+    for (double end = pes_now() + 12; ferry_pe_alive(pe->job, death->victim) && pes_now() < end;)
+        sched_yield();
     EXPECT(pe, ferry_pe_alive(pe->job, death->victim) == 0);
     EXPECT(pe, ferry_test(pe->job, word, FERRY_CMP_EQ, 77) == FERRY_ERR_PEER);
     /* who knows goes on with the living */
