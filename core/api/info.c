@@ -31,7 +31,7 @@ static void tell_flags(const struct teller *teller, const char *name, uint32_t f
                 {FERRY_CAP_UNREGISTERED_LOCAL, "unregistered local memory"}, {FERRY_CAP_QUIET_PEER, "quiet per peer"},
                 {FERRY_CAP_TARGET_PROGRESS, "target makes progress"}, {FERRY_CAP_REMOTE_DATA, "remote completion data"},
                 {FERRY_CAP_MUST_ALLOCATE, "must allocate"}, {FERRY_CAP_MAP, "maps peers' memory"},
-                {FERRY_CAP_INITIATOR_PROGRESS, "initiator makes progress"}};
+                {FERRY_CAP_INITIATOR_PROGRESS, "initiator makes progress"}, {FERRY_CAP_DIRECT, "direct loads and stores"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
         tell(teller, "capability", name, flags & rows[i].bit ? "yes" : "no", rows[i].name, "", "");
 }

@@ -3,12 +3,19 @@
  * Any thread, one at a time for a context of its own. */
 #include "api.h"
 
+/* Stores of direct.h, and those through ferry_ptr, which are the application's own: a full fence completes them. */
+static void complete_stores(struct ferry_ctx *ctx)
+{
+    if (!ctx->stored && fy_likely(!atomic_load_explicit(&ctx->world->pointers_out, memory_order_relaxed)))
+        return;
+    ctx->stored = 0;
+    fy_fence_full(&ctx->fence_word);
+}
+
 static int quiet_checked(struct ferry_ctx *ctx)
 {
     fy_count(&ctx->counters.quiets, 1);
-    /* stores through ferry_ptr are the application's own: only a fence of ours completes them */
-    if (fy_unlikely(atomic_load_explicit(&ctx->world->pointers_out, memory_order_relaxed)))
-        fy_fence_full(&ctx->fence_word);
+    complete_stores(ctx);
     return ctx->n_busy ? fy_quiet_all(ctx) : FERRY_OK;
 }
 
@@ -51,8 +58,7 @@ int ferry_quiet_pe(ferry_ctx_t *ctx, int pe)
     if (rc != FERRY_OK)
         return rc;
     fy_count(&ctx->counters.quiets, 1);
-    if (atomic_load_explicit(&ctx->world->pointers_out, memory_order_relaxed))
-        fy_fence_full(&ctx->fence_word);
+    complete_stores(ctx);
     rc = fy_quiet_pe(ctx, (uint32_t)pe);
     fy_api_leave(ctx);
     return rc;

@@ -25,6 +25,9 @@ const struct ferry_option fy_core_options[] = {
     {"queue_ops", FERRY_OPTION_INT, 0, "0", NULL,
      "Most operations in flight per channel and peer; 0: what the transport takes."},
     {"queue_bytes", FERRY_OPTION_SIZE, 0, "0", NULL, "Most bytes in flight per channel and peer; 0: no bound."},
+    {"direct", FERRY_OPTION_BOOL, 0, "yes", NULL,
+     "Whether small operations go by the library's own loads and stores where a transport maps the peer's memory and allows it; "
+     "no sends every operation through the transport."},
     {"log", FERRY_OPTION_CHOICE, 0, "warn", "error|warn|info|debug|trace", "How much is logged to stderr."},
     {"rank", FERRY_OPTION_INT, 0, "-1", NULL, "This PE's number; set by the launcher."},
     {"size", FERRY_OPTION_INT, 0, "0", NULL, "Number of PEs in the job; set by the launcher."},

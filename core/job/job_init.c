@@ -244,6 +244,7 @@ static int make_heap(struct ferry_job *job, struct ferry_error *error)
         .up = {job, heap_allgather, heap_transport_of, heap_alive},
         .timeout = job->world.timeout,
         .setup = &job->world.setup,
+        .direct = fy_options_number(&job->options, "direct") != 0,
     };
     int rc = fy_heap_create(&config, &job->heap, error);
     job->world.heap = job->heap;

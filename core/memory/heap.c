@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-const struct fy_target fy_target_none = {0, NULL, NULL};
+const struct fy_target fy_target_none = {0, NULL, NULL, 0, NULL};
 
 void *fy_pages_get(size_t length)
 {

@@ -17,6 +17,10 @@ struct fy_target {
     size_t length; /* bytes covered */
     const struct ferry_rkey *key;
     void *map;     /* where this process can load and store it, or NULL */
+    /* With FERRY_CAP_DIRECT, for core/order/direct.h: an offset `at` of the heap lies at direct_base + at; direct_end is the
+     * offset behind the last byte, 0 where the core may not reach the memory itself */
+    uint64_t direct_end;
+    char *direct_base;
 };
 extern const struct fy_target fy_target_none;
 
@@ -52,6 +56,7 @@ struct fy_heap_config {
     /* Serialises the setup calls into the transports (register, import, …) with those of the layer above. Taken inside the
      * functions below and never held while PEs are waited for: not to be held by the caller. NULL: a lock of the heap's own. */
     pthread_mutex_t *setup;
+    bool direct; /* heed FERRY_CAP_DIRECT */
     const char *system_root; /* for tests: read proc/ and sys/ under this folder instead of "/"; NULL otherwise */
 };
 

@@ -128,6 +128,10 @@ static int contact(struct fy_heap_state *state, struct fy_segment *segment, uint
     if (transport->caps.flags & FERRY_CAP_MAP)
         if (transport->ops.map_key(transport->handle, made->key, &made->target.map) < 0)
             made->target.map = NULL; /* not this peer */
+    if (made->target.map && state->heap.config.direct && (transport->caps.flags & FERRY_CAP_DIRECT)) {
+        made->target.direct_end = segment->start + segment->length;
+        made->target.direct_base = (char *)made->target.map - segment->start;
+    }
     atomic_store_explicit(&segment->targets[pe], &made->target, memory_order_release);
     *target = &made->target;
     return FERRY_OK;

@@ -159,6 +159,7 @@ int fy_channel_create(struct fy_world *world, bool shared, bool internal, struct
         return FERRY_ERR_NOMEM;
     }
     ctx->world = world;
+    ctx->heap = world->heap;
     ctx->epoch = 1;
     ctx->shared = shared || world->locked;
     ctx->internal = internal;

@@ -106,9 +106,11 @@ struct ferry_ctx {
     uint32_t id;
     struct fy_world *world;
     struct fy_flow *flows;
+    struct fy_heap *heap;
     uint64_t epoch;      /* starts at 1, plus 1 per fence */
     uint32_t n_busy;     /* flows with an OUT bit */
     uint32_t limited;    /* the core bounds what is in flight */
+    uint32_t stored;     /* 1: stores of direct.h that no quiet has completed */
     struct fy_counters counters;
 
     /* cold */

@@ -3,6 +3,7 @@
  * Waits: any thread. Barrier: one thread per PE at a time. */
 #include "wait.h"
 
+#include "direct.h"
 #include "post.h"
 
 int fy_wait_turn(struct fy_world *world, struct fy_backoff *backoff, int check, const char *doing)
@@ -39,9 +40,12 @@ int fy_barrier_pass(struct fy_barrier *barrier, const char *doing)
     for (uint32_t r = 0, step = 1; step < world->n_pes; r++, step <<= 1) {
         uint64_t *word = barrier->words + r * FY_BARRIER_STRIDE;
         uint32_t next = (uint32_t)(((uint64_t)world->my_pe + step) % world->n_pes);
-        fy_channel_lock(ctx);
-        rc = fy_signal(ctx, word, number, FERRY_SIGNAL_SET, next);
-        fy_channel_unlock(ctx);
+        rc = FERRY_OK;
+        if (!fy_direct_signal(ctx, word, number, FERRY_SIGNAL_SET, next)) {
+            fy_channel_lock(ctx);
+            rc = fy_signal(ctx, word, number, FERRY_SIGNAL_SET, next);
+            fy_channel_unlock(ctx);
+        }
         if (rc == FERRY_OK)
             rc = fy_wait_word(world, word, FERRY_CMP_GE, number, -2, doing);
         if (rc != FERRY_OK)

@@ -156,6 +156,10 @@ enum ferry_amo {
 #define FERRY_CAP_INITIATOR_PROGRESS (1u << 12) /* posted operations move only inside calls on their channel: the core then
                                                  locks every channel, and calls progress on busy ones from its waits
                                                  and from the service thread */
+#define FERRY_CAP_DIRECT (1u << 13) /* where map_key gives an address, the core may itself do small puts, gets and 8-byte atomics
+                                     there, by ordinary loads, stores and CPU atomics, instead of calling the data
+                                     operations; they are as ordered as the transport's own, and a full CPU fence
+                                     completes them. Only with ORDER_ALL and domain CPU */
 
 /* order: what one (channel, peer) keeps without any flag. Bit set: the second is not visible before the first.
  * In libfabric's words: PUT_PUT is RMA_WAW, AMO_AMO is ATOMIC_WAW, the mixed ones need the plain WAW. */

@@ -71,7 +71,8 @@ static int query(struct ferry_transport *t, uint32_t memory_kind, struct ferry_c
     const uint32_t fetching = ((1u << FERRY_AMO_KINDS) - 1u) << 16; /* swap, cswap, fetch: in this form only */
     const struct ferry_caps mine = {
         .flags = FERRY_CAP_GET | FERRY_CAP_PUT_SIGNAL | FERRY_CAP_SIGNAL_STRONG | FERRY_CAP_FENCED |
-                 FERRY_CAP_UNREGISTERED_LOCAL | FERRY_CAP_QUIET_PEER | FERRY_CAP_MAP,
+                 FERRY_CAP_UNREGISTERED_LOCAL | FERRY_CAP_QUIET_PEER | FERRY_CAP_MAP |
+                 (FY_LB_TSO ? FERRY_CAP_DIRECT : 0), /* where stores are ordered, the core's are as good as ours */
         .order = FY_LB_TSO ? FERRY_ORDER_ALL : 0,
         .domain = FERRY_DOMAIN_CPU,
         .amo32 = plain | fetching,
