@@ -359,7 +359,7 @@ static void passive_body(struct pe *pe)
         double end = pes_now() + 2.0;
         while (pes_now() < end)
             continue; /* computes, calls nothing */
-        EXPECT(pe, *(volatile uint64_t *)&word[1] == 1);
+        EXPECT(pe, __atomic_load_n(&word[1], __ATOMIC_ACQUIRE) == 1);
         return;
     }
     double start = pes_now();

@@ -101,6 +101,24 @@ static void test_abort_after_death(void **state)
     kids_end(&kids);
 }
 
+/* The abort cannot pass a PE that is stopped; when that one is killed, those below it learn both where they attach. */
+static void test_abort_past_stopped(void **state)
+{
+    (void)state;
+    struct kids kids;
+    kids_start(&kids, 5, 20);
+    kids_stop(&kids, 1);
+    kids_order(&kids, 2, "a");
+    kids_expect(&kids, SOON, "0 aborted 2 7");
+    kids_expect(&kids, SOON, "2 aborted 2 7");
+    kids_kill(&kids, 1);
+    for (uint32_t pe = 3; pe < 5; pe++) {
+        kids_expect(&kids, SOON, "%u dead 1", pe);
+        kids_expect(&kids, SOON, "%u aborted 2 7", pe);
+    }
+    kids_end(&kids);
+}
+
 /* A stopped PE says nothing for too long. When it goes on, it learns what the others think of it. */
 static void test_stop(void **state)
 {
@@ -213,9 +231,15 @@ static void test_close(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kill), cmocka_unit_test(test_kill_in_turn), cmocka_unit_test(test_abort_after_death),
-        cmocka_unit_test(test_stop), cmocka_unit_test(test_stop_all),     cmocka_unit_test(test_no_verdicts),
-        cmocka_unit_test(test_call), cmocka_unit_test(test_close),
+        cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_kill_in_turn),
+        cmocka_unit_test(test_abort_after_death),
+        cmocka_unit_test(test_abort_past_stopped),
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_stop_all),
+        cmocka_unit_test(test_no_verdicts),
+        cmocka_unit_test(test_call),
+        cmocka_unit_test(test_close),
     };
     kids_main(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -203,7 +203,7 @@ static uint64_t now_ns(void)
 
 static void overtaken(struct ferry_transport *t, struct stream *s)
 {
-    t->reversals++;
+    __atomic_fetch_add(&t->reversals, 1, __ATOMIC_RELAXED); /* channels run at once */
     s->overtakings++;
     if (s->overtakings <= GAP_LONGS)
         s->gap_end = now_ns() + GAP_LONG_NS;
