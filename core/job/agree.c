@@ -121,7 +121,8 @@ static int judge(struct ferry_job *job, const struct sealed_card *cards, struct 
         rc = card_open(cards, pe, &card, error);
         if (rc != FERRY_OK)
             break;
-        job->local_pes += card->machine == own->machine;
+        job->world.peers[pe].same_host = card->machine == own->machine;
+        job->local_pes += job->world.peers[pe].same_host;
         if (card->status != FERRY_OK) {
             rc = card->status;
             fy_error_set(error, rc, NULL, "pe %u could not start: %.250s", pe, card->message);

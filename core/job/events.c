@@ -5,6 +5,15 @@
 
 #include <string.h>
 
+/* Tells the application, whoever it was that asked to be told. */
+static void tell(struct ferry_job *job, const struct ferry_error *record)
+{
+    pthread_mutex_lock(&job->handler_lock);
+    if (job->handler)
+        job->handler(job->handler_arg, record);
+    pthread_mutex_unlock(&job->handler_lock);
+}
+
 void fy_job_dead(void *arg, uint32_t pe, const char *why)
 {
     struct ferry_job *job = arg;
@@ -20,6 +29,7 @@ void fy_job_dead(void *arg, uint32_t pe, const char *why)
     fy_errors_job(job->errors, &record);
     fy_log(&job->log, FERRY_LOG_WARN, "%s", record.message);
     fy_world_alarm(world);
+    tell(job, &record);
 }
 
 void fy_job_aborted(void *arg, uint32_t by, int code)
@@ -38,6 +48,8 @@ void fy_job_aborted(void *arg, uint32_t by, int code)
     if (by != world->my_pe)
         fy_log(&job->log, FERRY_LOG_WARN, "%s", record.message);
     fy_world_alarm(world);
+    if (by != world->my_pe)
+        tell(job, &record);
 }
 
 void fy_job_transport_error(void *arg, const struct ferry_error *record)
@@ -45,4 +57,5 @@ void fy_job_transport_error(void *arg, const struct ferry_error *record)
     struct ferry_job *job = arg;
     fy_errors_job(job->errors, record);
     fy_log_record(&job->log, FERRY_LOG_ERROR, "", record);
+    tell(job, record);
 }

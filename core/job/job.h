@@ -7,6 +7,7 @@
 #include "../base/option.h"
 #include "../memory/memory.h"
 #include "../order/channel.h"
+#include "../order/team.h"
 #include "../order/wait.h"
 #include "../route/route.h"
 #include "boot.h"
@@ -22,6 +23,7 @@ struct ferry_job {
     struct fy_route *route;
     struct fy_heap *heap;
     struct fy_barrier barrier;
+    struct fy_teams *teams;
     struct ferry_ctx *default_ctx;
     uint32_t local_pes;
     uint8_t secret[FERRY_SECRET_BYTES];
@@ -34,6 +36,11 @@ struct ferry_job {
     pthread_t service;
     bool service_running;
     _Atomic bool service_stop;
+
+    /* what the application wants to be told; the lock is held while it is told */
+    pthread_mutex_t handler_lock;
+    ferry_error_handler_t handler;
+    void *handler_arg;
 
     struct fy_counters retired; /* of destroyed contexts; guarded by world.lock */
 };

@@ -28,10 +28,13 @@ void fy_job_release(struct ferry_job *job)
     free(job->world.channels);
     free(job->world.peers);
     free(job->endpoints);
+    if (job->teams)
+        fy_teams_destroy(job->teams);
     if (job->errors)
         fy_errors_destroy(job->errors);
     pthread_mutex_destroy(&job->world.lock);
     pthread_mutex_destroy(&job->world.setup);
+    pthread_mutex_destroy(&job->handler_lock);
     sodium_memzero(job->secret, sizeof(job->secret));
     free(job);
 }

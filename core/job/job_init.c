@@ -254,15 +254,17 @@ static int make_heap(struct ferry_job *job, struct ferry_error *error)
 static int make_channels(struct ferry_job *job, struct ferry_error *error)
 {
     void *words;
-    int rc = fy_heap_alloc(job->heap, FY_BARRIER_BYTES, 64, &words, error);
+    int rc = fy_heap_alloc(job->heap, FY_BARRIER_BYTES + fy_teams_bytes(job->world.n_pes), 64, &words, error);
     if (rc != FERRY_OK)
         return rc;
     job->barrier.words = words;
     rc = fy_channel_create(&job->world, true, true, &job->default_ctx, error);
     if (rc == FERRY_OK)
-        rc = fy_channel_create(&job->world, false, true, &job->barrier.ctx, error);
+        rc = fy_channel_create(&job->world, true, true, &job->barrier.ctx, error); /* threads of several teams share it */
     if (job->default_ctx)
         job->default_ctx->job = job;
+    if (rc == FERRY_OK)
+        rc = fy_teams_create(&job->world, job->barrier.ctx, job, (char *)words + FY_BARRIER_BYTES, &job->teams, error);
     if (rc == FERRY_OK)
         rc = fy_job_service_start(job, error);
     return fy_job_same_fate(job, rc, "first contexts", error);
@@ -298,6 +300,16 @@ static int join(struct ferry_job *job, const ferry_attr_t *attr, struct ferry_er
     return rc;
 }
 
+/* Recursive, since a handler may abort the job, or set another handler. */
+static void handler_lock_init(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t how;
+    pthread_mutexattr_init(&how);
+    pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(lock, &how);
+    pthread_mutexattr_destroy(&how);
+}
+
 int fy_job_init(const ferry_attr_t *attr, struct ferry_job **out)
 {
     struct ferry_error error;
@@ -307,6 +319,7 @@ int fy_job_init(const ferry_attr_t *attr, struct ferry_job **out)
     if (job) {
         pthread_mutex_init(&job->world.lock, NULL);
         pthread_mutex_init(&job->world.setup, NULL);
+        handler_lock_init(&job->handler_lock);
         rc = fy_errors_create(&job->errors);
     }
     if (rc == FERRY_OK)

@@ -77,9 +77,11 @@ static int exchange_endpoints(struct ferry_job *job, const struct record *own, s
 const void *fy_job_endpoint(void *arg, uint32_t lane, uint32_t pe, size_t *size)
 {
     struct ferry_job *job = arg;
+    *size = 0;
+    if (!job->endpoints)
+        return NULL; /* no transport has a connect that would want it */
     const uint8_t *record = job->endpoints + ((size_t)pe * job->world.n_lanes + lane) * job->endpoint_stride;
     const void *payload = NULL;
-    *size = 0;
     if (fy_blob_open(record, job->endpoint_stride, FY_BLOB_ENDPOINT, pe, &payload, size))
         return NULL;
     return payload;
@@ -109,6 +111,16 @@ static int choose_lane(struct ferry_job *job, uint32_t pe, struct ferry_error *e
     return FERRY_ERR_UNREACHABLE;
 }
 
+/* Endpoints are kept for connecting only: a peer that is never contacted should cost next to nothing. */
+static void forget_endpoints(struct ferry_job *job)
+{
+    for (uint32_t i = 0; i < job->world.n_lanes; i++)
+        if (fy_transport_connects(job->world.transports[i]))
+            return;
+    free(job->endpoints);
+    job->endpoints = NULL;
+}
+
 int fy_job_wire(struct ferry_job *job, struct ferry_error *error)
 {
     struct record *own = calloc(job->world.n_lanes, sizeof(*own));
@@ -126,6 +138,7 @@ int fy_job_wire(struct ferry_job *job, struct ferry_error *error)
         return rc;
     for (uint32_t pe = 0; pe < job->world.n_pes && rc == FERRY_OK; pe++)
         rc = choose_lane(job, pe, error);
+    forget_endpoints(job);
     return fy_job_same_fate(job, rc, "choice of transports", error);
 }
 

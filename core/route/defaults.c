@@ -177,6 +177,11 @@ typedef void (*slot_t)(void);
 #define SLOTS_AT offsetof(struct ferry_host_ops, export_endpoint)
 _Static_assert((sizeof(struct ferry_host_ops) - SLOTS_AT) % sizeof(slot_t) == 0, "only function pointers");
 
+bool fy_transport_connects(const struct fy_transport *transport)
+{
+    return transport->ops.connect != defaults.connect;
+}
+
 void fy_ops_overlay(struct ferry_host_ops *ops, const struct ferry_host_ops *theirs)
 {
     slot_t slot;

@@ -82,6 +82,8 @@ int fy_route_open(struct fy_route *route, const struct ferry_open *how, const ch
  * would be chosen is in `chosen`, and may be opened. `all`: also the rest of the folders, files hidden by an earlier
  * folder included. FERRY_ERR_CONFIG, logged, for a spec that cannot be read. */
 int fy_route_survey(struct fy_route *route, const char *spec, int all);
+/* Has it a connect of its own, which wants the peer's endpoint? */
+bool fy_transport_connects(const struct fy_transport *transport);
 /* The reasons table, lines ended by newline, to be freed by the caller: candidate, outcome, file, reason, what to do.
  */
 char *fy_route_table(const struct fy_route *route);
