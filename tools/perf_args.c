@@ -10,26 +10,46 @@
 #include <string.h>
 #include <unistd.h>
 
+#define MAX_SIZE    ((size_t)1 << 40)
+#define DEFAULT_MAX ((size_t)4 << 20)
+
 const char *argp_program_version = "ferry-perf " FERRY_VERSION_STRING;
 
-enum { KEY_WARMUP = 256, KEY_CSV, KEY_JSON, KEY_NO_PIN, KEY_LIST };
+enum { KEY_WARMUP = 256, KEY_MIN, KEY_MAX, KEY_REUSE, KEY_CSV, KEY_JSON, KEY_NO_PIN, KEY_LIST };
 
 static const struct argp_option option_rows[] = {
     {"size", 's', "BYTES[,BYTES...]", 0, "Payload, with K, M or G for powers of 1024 (default: the test's own)", 0},
-    {"iters", 'i', "N", 0, "Iterations that are measured (default: the test's own)", 0},
+    {"min", KEY_MIN, "BYTES", 0, "Payloads from here, each twice the one before (default, with --max: 1)", 0},
+    {"max", KEY_MAX, "BYTES", 0, "Payloads up to here (default, with --min: 4M)", 0},
+    {"iters", 'i', "N", 0, "Iterations that are measured (default: what takes about half a second)", 0},
     {"warmup", KEY_WARMUP, "N", 0, "Iterations before that (default: a tenth)", 0},
-    {"channels", 'c', "N", 0, "Contexts that rates and bandwidths are spread over, in turn (default: 1)", 0},
+    {"channels", 'c', "N", 0,
+     "Channels of rates and bandwidths, each with a thread (default: 1); of moe_ht (10) and moe_ll (36), driven by one "
+     "thread",
+     0},
+    {"reuse", KEY_REUSE, "cached|cold", 0,
+     "Buffers of put_bw and get_bw: always the same, or walking through 256M (default: cached)", 0},
     {"csv", KEY_CSV, NULL, 0, "Print comma-separated values", 0},
-    {"json", KEY_JSON, NULL, 0, "Print a JSON array with an object per result", 0},
+    {"json", KEY_JSON, NULL, 0, "Print a JSON array with an object per result, and nothing else", 0},
     {"no-pin", KEY_NO_PIN, NULL, 0,
      "Leave PEs where the kernel puts them (default: each on a core, if there are enough)", 0},
     {"list", KEY_LIST, NULL, 0, "List the tests", 0},
     {0}};
 
-static const char doc[] = "Measures Ferry: start it with ferry-run -n 2.\v"
-                          "PE 0 and 1 do the work (barrier_lat: all). Iterations are timed in up to 1000 groups; min, "
-                          "median, p99 and max are "
-                          "those of the groups' averages. Latencies of exchanges are half a round trip.";
+static const char doc[] =
+    "Measures Ferry: start it with ferry-run -n 2.\v"
+    "With more than two PEs, 0 and 1, 2 and 3, and so on are pairs that all do the same at a time, and samples of all "
+    "are "
+    "put together: figures are those of one pair. barrier_lat, moe_ht and moe_ll are done by all PEs together: moe_ht "
+    "and "
+    "moe_ll are all to all, with figures of one PE. Latencies of exchanges are half a round trip. ferry-perf(1) says "
+    "what a sample is.";
+
+/* What is known while the command line is read. */
+struct perf_command {
+    struct perf_options *options;
+    size_t min, max; /* 0: not given */
+};
 
 /* Digits only, and at most one of the suffixes K, M, G if `units`. */
 static bool read_number(const char *text, size_t length, bool units, uint64_t *value)
@@ -59,21 +79,49 @@ static uint64_t parse_number(const char *name, const char *text, uint64_t min, u
     return value;
 }
 
+static size_t parse_size(const char *name, const char *text, size_t length, struct argp_state *state)
+{
+    uint64_t value = 0;
+    if (!read_number(text, length, true, &value) || value < 1 || value > MAX_SIZE)
+        argp_error(state, "%s %.*s: bytes, like 8, 64K or 1M, at least 1, are expected", name, (int)length, text);
+    return (size_t)value;
+}
+
 static void parse_sizes(struct perf_options *options, const char *text, struct argp_state *state)
 {
     options->n_sizes = 0;
     for (;;) {
         size_t length = strcspn(text, ",");
-        uint64_t value = 0;
         if (options->n_sizes == PERF_MAX_SIZES)
             argp_error(state, "--size: more than %d sizes", PERF_MAX_SIZES);
-        if (!read_number(text, length, true, &value) || value < 1 || value > (UINT64_C(1) << 40))
-            argp_error(state, "--size %.*s: bytes, like 8, 64K or 1M, at least 1, are expected", (int)length, text);
-        options->sizes[options->n_sizes++ % PERF_MAX_SIZES] = (size_t)value;
+        options->sizes[options->n_sizes++ % PERF_MAX_SIZES] = parse_size("--size", text, length, state);
         if (text[length] == '\0')
             return;
         text += length + 1;
     }
+}
+
+/* --min and --max, 0: not given, as sizes. */
+static void sweep(struct perf_command *command, struct argp_state *state)
+{
+    struct perf_options *options = command->options;
+    if (!command->min && !command->max)
+        return;
+    size_t min = command->min ? command->min : 1, max = command->max ? command->max : DEFAULT_MAX;
+    if (options->n_sizes > 0)
+        argp_error(state, "--size does not go together with --min and --max");
+    if (min > max)
+        argp_error(state, "--min %zu is more than --max %zu", min, max);
+    for (size_t size = min; size <= max && options->n_sizes < PERF_MAX_SIZES; size *= 2)
+        options->sizes[options->n_sizes++] = size;
+}
+
+static bool parse_reuse(const char *text, struct argp_state *state)
+{
+    bool cold = strcmp(text, "cold") == 0;
+    if (!cold && strcmp(text, "cached") != 0)
+        argp_error(state, "--reuse %s: cached or cold is expected", text);
+    return cold;
 }
 
 static void list_tests(void)
@@ -94,7 +142,7 @@ static void check_test(const char *name, struct argp_state *state)
 
 static error_t parse_word(const char *arg, struct argp_state *state)
 {
-    struct perf_options *options = state->input;
+    struct perf_options *options = ((struct perf_command *)state->input)->options;
     if (options->test)
         argp_error(state, "one test at a time, or all: %s is too much", arg);
     check_test(arg, state);
@@ -104,7 +152,8 @@ static error_t parse_word(const char *arg, struct argp_state *state)
 
 static error_t parse_one(int key, char *arg, struct argp_state *state)
 {
-    struct perf_options *options = state->input;
+    struct perf_command *command = state->input;
+    struct perf_options *options = command->options;
     switch (key) {
     case 's':
         parse_sizes(options, arg, state);
@@ -117,6 +166,15 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
         return 0;
     case 'c':
         options->channels = (int)parse_number("--channels", arg, 1, PERF_MAX_CHANNELS, state);
+        return 0;
+    case KEY_MIN:
+        command->min = parse_size("--min", arg, strlen(arg), state);
+        return 0;
+    case KEY_MAX:
+        command->max = parse_size("--max", arg, strlen(arg), state);
+        return 0;
+    case KEY_REUSE:
+        options->cold = parse_reuse(arg, state);
         return 0;
     case KEY_CSV:
         options->format = PERF_CSV;
@@ -135,6 +193,9 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_NO_ARGS:
         argp_error(state, "which test? see --list");
         return EINVAL;
+    case ARGP_KEY_END:
+        sweep(command, state);
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -158,8 +219,9 @@ void perf_parse(int argc, char **argv, struct perf_options *options)
 {
     static const struct argp parser = {.options = option_rows, .parser = parse_one, .args_doc = "TEST|all", .doc = doc};
     int saved = silence_others();
-    *options = (struct perf_options){.warmup = UINT64_MAX, .channels = 1};
-    argp_parse(&parser, argc, argv, 0, NULL, options);
+    struct perf_command command = {.options = options};
+    *options = (struct perf_options){.warmup = UINT64_MAX};
+    argp_parse(&parser, argc, argv, 0, NULL, &command);
     if (saved >= 0) {
         dup2(saved, STDERR_FILENO);
         close(saved);

@@ -1,196 +1,175 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ferry-perf: batches whose operations are waited for one by one. Called by the measuring thread of each PE. */
+ * ferry-perf: batches whose operations are waited for one by one. Called by the main thread of each PE.
+ * Loops work on a copy of the channel, which the compiler knows that no call changes. */
 #include "perf.h"
-
-#include <sched.h>
 
 #define SPINS_PER_LOOK 4096u
 
 /* While a byte does not come: lets the library move things along, and notices a peer that is gone. */
-static int look_around(struct perf *perf)
+static int look_around(const struct perf_channel *at)
 {
-    int status = ferry_quiet(perf->ctx[0]);
+    int status = ferry_quiet(at->ctx);
     if (status != FERRY_OK)
         return status;
     sched_yield();
-    return ferry_pe_alive(perf->job, perf->peer) == 1 ? FERRY_OK : FERRY_ERR_PEER;
+    return ferry_pe_alive(at->perf->job, at->peer) == 1 ? FERRY_OK : FERRY_ERR_PEER;
 }
 
-static int await_byte(struct perf *perf, const uint8_t *byte, uint8_t expected)
+static int await_byte(const struct perf_channel *at, const uint8_t *byte, uint8_t expected)
 {
     for (unsigned spins = 1; __atomic_load_n(byte, __ATOMIC_ACQUIRE) != expected; spins++) {
         if (spins % SPINS_PER_LOOK != 0)
             continue;
-        int status = look_around(perf);
+        int status = look_around(at);
         if (status != FERRY_OK)
             return status;
     }
     return FERRY_OK;
 }
 
-static int await_word(struct perf *perf, enum perf_word which)
+/* One way of each exchange: `send` posts with a number of the sequence, `await` returns when the peer's has come. */
+static inline __attribute__((always_inline)) int exchange(struct perf_channel *channel, uint64_t n,
+                                                          int (*send)(const struct perf_channel *, uint64_t),
+                                                          int (*await)(const struct perf_channel *, uint64_t))
 {
-    return ferry_wait_until(perf->job, perf_word(perf, which), FERRY_CMP_EQ, perf->sequence);
-}
-
-/* One way of each exchange: `send` posts with the present sequence, `await` returns when the peer's has come. */
-static inline __attribute__((always_inline)) int exchange(struct perf *perf, uint64_t n, int (*send)(struct perf *),
-                                                          int (*await)(struct perf *))
-{
-    for (uint64_t i = 0; i < n; i++) {
-        perf->sequence++;
-        int status = perf->me == 0 ? send(perf) : await(perf);
+    const struct perf_channel at = *channel;
+    const uint64_t end = at.sequence + n;
+    int status = FERRY_OK;
+    for (uint64_t number = at.sequence + 1; number <= end && status == FERRY_OK; number++) {
+        status = at.first ? send(&at, number) : await(&at, number);
         if (status == FERRY_OK)
-            status = perf->me == 0 ? await(perf) : send(perf);
-        if (status != FERRY_OK)
-            return status;
+            status = at.first ? await(&at, number) : send(&at, number);
     }
-    return FERRY_OK;
+    channel->sequence = end;
+    return status;
 }
 
 /* The payload's last byte tells that it has come: never 0, and not the one before. */
-static uint8_t mark(const struct perf *perf)
+static uint8_t mark(uint64_t number)
 {
-    return (uint8_t)(1 + perf->sequence % 255);
+    return (uint8_t)(number | 0x80);
 }
 
-static int send_payload(struct perf *perf)
+static int send_payload(const struct perf_channel *at, uint64_t number)
 {
-    perf->outbox[perf->bytes - 1] = mark(perf);
-    return ferry_put(perf->ctx[0], perf->inbox, perf->outbox, perf->bytes, perf->peer);
+    at->outbox[at->bytes - 1] = mark(number);
+    return ferry_put(at->ctx, at->inbox, at->outbox, at->bytes, at->peer);
 }
 
-static int await_payload(struct perf *perf)
+static int await_payload(const struct perf_channel *at, uint64_t number)
 {
-    return await_byte(perf, &perf->inbox[perf->bytes - 1], mark(perf));
+    return await_byte(at, &at->inbox[at->bytes - 1], mark(number));
 }
 
-int perf_put_lat(struct perf *perf, uint64_t n)
+int perf_put_lat(struct perf_channel *channel, uint64_t n)
 {
-    return exchange(perf, n, send_payload, await_payload);
+    return exchange(channel, n, send_payload, await_payload);
 }
 
-static int send_flagged(struct perf *perf)
+static int send_flagged(const struct perf_channel *at, uint64_t number)
 {
-    int status = ferry_put_nbi(perf->ctx[0], perf->inbox, perf->outbox, perf->bytes, perf->peer);
+    int status = ferry_put_nbi(at->ctx, at->inbox, at->outbox, at->bytes, at->peer);
     if (status == FERRY_OK)
-        status = ferry_fence(perf->ctx[0]);
+        status = ferry_fence(at->ctx);
     if (status == FERRY_OK)
-        status =
-            ferry_put(perf->ctx[0], perf_word(perf, PERF_FLAG), &perf->sequence, sizeof perf->sequence, perf->peer);
+        status = ferry_put(at->ctx, perf_word(at, PERF_FLAG), &number, sizeof number, at->peer);
     return status;
 }
 
-static int await_flag(struct perf *perf)
+static int await_flag(const struct perf_channel *at, uint64_t number)
 {
-    return await_word(perf, PERF_FLAG);
+    return ferry_wait_until(at->perf->job, perf_word(at, PERF_FLAG), FERRY_CMP_EQ, number);
 }
 
-int perf_put_flag_lat(struct perf *perf, uint64_t n)
+int perf_put_flag_lat(struct perf_channel *channel, uint64_t n)
 {
-    return exchange(perf, n, send_flagged, await_flag);
+    return exchange(channel, n, send_flagged, await_flag);
 }
 
-static int send_with_signal(struct perf *perf)
+static int send_with_signal(const struct perf_channel *at, uint64_t number)
 {
-    return ferry_put_signal(perf->ctx[0], perf->inbox, perf->outbox, perf->bytes, perf_word(perf, PERF_SIGNAL),
-                            perf->sequence, FERRY_SIGNAL_SET, perf->peer);
+    return ferry_put_signal(at->ctx, at->inbox, at->outbox, at->bytes, perf_word(at, PERF_SIGNAL), number,
+                            FERRY_SIGNAL_SET, at->peer);
 }
 
-static int send_signal(struct perf *perf)
+static int send_signal(const struct perf_channel *at, uint64_t number)
 {
-    return ferry_signal(perf->ctx[0], perf_word(perf, PERF_SIGNAL), perf->sequence, FERRY_SIGNAL_SET, perf->peer);
+    return ferry_signal(at->ctx, perf_word(at, PERF_SIGNAL), number, FERRY_SIGNAL_SET, at->peer);
 }
 
-static int await_signal(struct perf *perf)
+static int await_signal(const struct perf_channel *at, uint64_t number)
 {
-    return await_word(perf, PERF_SIGNAL);
+    return ferry_wait_until(at->perf->job, perf_word(at, PERF_SIGNAL), FERRY_CMP_EQ, number);
 }
 
-int perf_put_signal_lat(struct perf *perf, uint64_t n)
+int perf_put_signal_lat(struct perf_channel *channel, uint64_t n)
 {
-    return exchange(perf, n, send_with_signal, await_signal);
+    return exchange(channel, n, send_with_signal, await_signal);
 }
 
-int perf_signal_lat(struct perf *perf, uint64_t n)
+int perf_signal_lat(struct perf_channel *channel, uint64_t n)
 {
-    return exchange(perf, n, send_signal, await_signal);
+    return exchange(channel, n, send_signal, await_signal);
 }
 
-/* n times the same, by one PE. */
-static inline __attribute__((always_inline)) int repeat(struct perf *perf, uint64_t n, int (*once)(struct perf *))
+int perf_put_quiet_lat(struct perf_channel *channel, uint64_t n)
 {
-    for (uint64_t i = 0; i < n; i++) {
-        int status = once(perf);
-        if (status != FERRY_OK)
-            return status;
+    const struct perf_channel at = *channel;
+    int status = FERRY_OK;
+    for (uint64_t i = 0; i < n && status == FERRY_OK; i++) {
+        status = ferry_put_nbi(at.ctx, at.inbox, at.outbox, at.bytes, at.peer);
+        if (status == FERRY_OK)
+            status = ferry_quiet(at.ctx);
     }
-    return FERRY_OK;
+    return status;
 }
 
-static int put_quiet(struct perf *perf)
+int perf_get_lat(struct perf_channel *channel, uint64_t n)
 {
-    int status = ferry_put_nbi(perf->ctx[0], perf->inbox, perf->outbox, perf->bytes, perf->peer);
-    return status == FERRY_OK ? ferry_quiet(perf->ctx[0]) : status;
+    const struct perf_channel at = *channel;
+    int status = FERRY_OK;
+    for (uint64_t i = 0; i < n && status == FERRY_OK; i++)
+        status = ferry_get(at.ctx, at.outbox, at.inbox, at.bytes, at.peer);
+    return status;
 }
 
-static int get(struct perf *perf)
+int perf_fetch_add_lat(struct perf_channel *channel, uint64_t n)
 {
-    return ferry_get(perf->ctx[0], perf->outbox, perf->inbox, perf->bytes, perf->peer);
-}
-
-static int fetch_add(struct perf *perf)
-{
-    uint64_t old;
-    return ferry_atomic_fetch_add(perf->ctx[0], perf_word(perf, PERF_COUNTER), 1, &old, perf->peer);
+    const struct perf_channel at = *channel;
+    uint64_t *word = perf_word(&at, PERF_COUNTER), old;
+    int status = FERRY_OK;
+    for (uint64_t i = 0; i < n && status == FERRY_OK; i++)
+        status = ferry_atomic_fetch_add(at.ctx, word, 1, &old, at.peer);
+    return status;
 }
 
 /* Always succeeds: each replaces what the one before stored. */
-static int compare_swap(struct perf *perf)
+int perf_cswap_lat(struct perf_channel *channel, uint64_t n)
 {
-    uint64_t old, next = perf->sequence + 1;
-    int status =
-        ferry_atomic_compare_swap(perf->ctx[0], perf_word(perf, PERF_COUNTER), perf->sequence, next, &old, perf->peer);
-    perf->sequence = next;
+    const struct perf_channel at = *channel;
+    const uint64_t end = at.sequence + n;
+    uint64_t *word = perf_word(&at, PERF_COUNTER), old;
+    int status = FERRY_OK;
+    for (uint64_t now = at.sequence; now < end && status == FERRY_OK; now++)
+        status = ferry_atomic_compare_swap(at.ctx, word, now, now + 1, &old, at.peer);
+    channel->sequence = end;
     return status;
 }
 
-static int quiet(struct perf *perf)
+int perf_quiet_idle(struct perf_channel *channel, uint64_t n)
 {
-    return ferry_quiet(perf->ctx[0]);
+    ferry_ctx_t *const ctx = channel->ctx;
+    int status = FERRY_OK;
+    for (uint64_t i = 0; i < n && status == FERRY_OK; i++)
+        status = ferry_quiet(ctx);
+    return status;
 }
 
-static int barrier(struct perf *perf)
+int perf_barrier_lat(struct perf_channel *channel, uint64_t n)
 {
-    return ferry_barrier(perf->job);
-}
-
-int perf_put_quiet_lat(struct perf *perf, uint64_t n)
-{
-    return repeat(perf, n, put_quiet);
-}
-
-int perf_get_lat(struct perf *perf, uint64_t n)
-{
-    return repeat(perf, n, get);
-}
-
-int perf_fetch_add_lat(struct perf *perf, uint64_t n)
-{
-    return repeat(perf, n, fetch_add);
-}
-
-int perf_cswap_lat(struct perf *perf, uint64_t n)
-{
-    return repeat(perf, n, compare_swap);
-}
-
-int perf_quiet_idle(struct perf *perf, uint64_t n)
-{
-    return repeat(perf, n, quiet);
-}
-
-int perf_barrier_lat(struct perf *perf, uint64_t n)
-{
-    return repeat(perf, n, barrier);
+    ferry_job_t *const job = channel->perf->job;
+    int status = FERRY_OK;
+    for (uint64_t i = 0; i < n && status == FERRY_OK; i++)
+        status = ferry_barrier(job);
+    return status;
 }

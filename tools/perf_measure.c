@@ -1,123 +1,230 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ferry-perf: the table of tests, and how any of them is measured. Called by the measuring thread of each PE. */
+ * ferry-perf: how any test is measured: pace, warm-up, samples. Called by the main thread of each PE. */
 #include "perf.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define MAX_SAMPLES      1000
-#define BYTES_BY_DEFAULT (UINT64_C(4) << 30) /* moved by a test whose iterations the user did not set */
+#define BYTES_BY_DEFAULT (UINT64_C(16) << 30) /* moved by a channel, at most, whose iterations the user did not set */
+#define TIME_BY_DEFAULT  5e8                  /* ns, about, that they take */
+#define LEAST            20u                  /* iterations, however long they take */
+#define PACE_MOST        64u                  /* iterations that tell how long one takes */
+#define PACE_BYTES       (UINT64_C(16) << 20) /* that they move */
+#define SAMPLE_NS        4000.0 /* that a sample lasts at least, so that reading the clock does not show in it */
 
-const struct perf_test perf_tests[] = {
-    {"put_lat", "put; the target polls the payload's last byte", PERF_NS, PERF_PAIR, 8, 100000, perf_put_lat},
-    {"put_flag_lat", "put, fence, put of a flag that the target waits for", PERF_NS, PERF_PAIR, 8, 100000,
-     perf_put_flag_lat},
-    {"put_signal_lat", "put with signal that the target waits for", PERF_NS, PERF_PAIR, 8, 100000, perf_put_signal_lat},
-    {"signal_lat", "signal that the target waits for", PERF_NS, PERF_PAIR, 0, 100000, perf_signal_lat},
-    {"put_quiet_lat", "put and quiet", PERF_NS, PERF_ONE, 8, 100000, perf_put_quiet_lat},
-    {"get_lat", "get", PERF_NS, PERF_ONE, 8, 100000, perf_get_lat},
-    {"fetch_add_lat", "atomic fetch-and-add", PERF_NS, PERF_ONE, 0, 100000, perf_fetch_add_lat},
-    {"cswap_lat", "atomic compare-and-swap", PERF_NS, PERF_ONE, 0, 100000, perf_cswap_lat},
-    {"quiet_idle", "quiet with nothing outstanding", PERF_NS, PERF_ONE, 0, 1000000, perf_quiet_idle},
-    {"barrier_lat", "barrier of all PEs", PERF_NS, PERF_EVERY, 0, 20000, perf_barrier_lat},
-    {"put_rate", "small puts, a quiet every 64 per channel", PERF_MOPS, PERF_ONE, 8, 1000000, perf_put_window},
-    {"add_rate", "atomic adds, a quiet every 64 per channel", PERF_MOPS, PERF_ONE, 0, 1000000, perf_add_window},
-    {"put_bw", "large puts, a quiet every 64 per channel", PERF_GBS, PERF_ONE, 65536, 1000000, perf_put_window},
-    {"get_bw", "large gets, a quiet every 64 per channel", PERF_GBS, PERF_ONE, 65536, 1000000, perf_get_window},
-    {0}};
-
-static double now_ns(void)
+static bool in_a_pair(const struct perf *perf)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static uint64_t iterations_of(const struct perf_options *options, const struct perf_test *test, size_t bytes)
-{
-    if (options->iters > 0)
-        return options->iters;
-    uint64_t most = bytes > 0 ? BYTES_BY_DEFAULT / bytes : test->iters;
-    uint64_t n = test->iters < most ? test->iters : most;
-    return n < 100 ? 100 : n;
+    return (perf->me | 1) < perf->n_pes;
 }
 
 static bool takes_part(const struct perf *perf, const struct perf_test *test)
 {
-    return test->who == PERF_EVERY || perf->me == 0 || (test->who == PERF_PAIR && perf->me == 1);
+    return test->who == PERF_EVERY || (in_a_pair(perf) && (perf->me % 2 == 0 || test->who == PERF_PAIR));
 }
 
-static double in_unit(const struct perf_test *test, double ns, uint64_t n, size_t bytes)
+static bool takes_samples(const struct perf *perf, const struct perf_test *test)
+{
+    return test->who == PERF_EVERY || (in_a_pair(perf) && perf->me % 2 == 0);
+}
+
+/* Of ns per iteration. */
+static double in_unit(const struct perf *perf, const struct perf_test *test, size_t bytes, double ns)
 {
     switch (test->unit) {
     case PERF_MOPS:
-        return (double)n * 1e3 / ns;
+        return 1e3 / ns;
     case PERF_GBS:
-        return (double)n * (double)bytes / ns;
+        if (test->batch == perf_moe_ht)
+            return (double)bytes * PERF_HT_CHUNKS * perf_channels(perf, test) * (perf->n_pes - 1) / ns;
+        return (double)bytes / ns;
+    case PERF_US:
+        return ns / 1e3;
     default:
-        return ns / (double)n / (test->who == PERF_PAIR ? 2 : 1);
+        return test->who == PERF_PAIR ? ns / 2 : ns;
     }
 }
 
-/* Iteration i of `samples` groups; the groups differ by one iteration at most. */
-static uint64_t group_size(uint64_t n, uint64_t samples, uint64_t i)
+/* Boxes and words of each channel of the test; its contexts. */
+static int lay_out(struct perf *perf, const struct perf_test *test, size_t bytes, int channels)
 {
-    return n / samples + (i < n % samples ? 1 : 0);
-}
-
-static int take_samples(struct perf *perf, const struct perf_test *test, uint64_t n, double *values, uint64_t samples)
-{
-    for (uint64_t i = 0; i < samples; i++) {
-        uint64_t these = group_size(n, samples, i);
-        double start = now_ns();
-        int status = test->batch(perf, these);
-        if (status != FERRY_OK)
-            return status;
-        values[i] = in_unit(test, now_ns() - start, these, perf->bytes);
+    bool cold = perf->options.cold && (test->flags & PERF_REUSE);
+    size_t step = (bytes + 63) / 64 * 64, span = step;
+    if (cold) {
+        span = PERF_COLD_BYTES / (size_t)channels / 64 * 64;
+        span = span > 2 * step ? span : 2 * step;
     }
+    uint64_t window = bytes > 0 ? PERF_WINDOW_BYTES / bytes : PERF_WINDOW;
+    window = window < 1 ? 1 : window > PERF_WINDOW ? PERF_WINDOW : window;
+    for (int i = 0; i < channels; i++) {
+        ferry_ctx_t *ctx = perf->channels[i].ctx;
+        if (!ctx) {
+            int status = ferry_ctx_create(perf->job, 0, &ctx);
+            if (status != FERRY_OK)
+                return status;
+            perf->n_contexts = i + 1;
+        }
+        perf->channels[i] = (struct perf_channel){.perf = perf,
+                                                  .ctx = ctx,
+                                                  .inbox = perf->inbox + (size_t)i * span,
+                                                  .outbox = perf->outbox + (size_t)i * span,
+                                                  .words = perf->words + (size_t)i * PERF_WORDS * PERF_WORD_STRIDE,
+                                                  .bytes = bytes,
+                                                  .stride = cold ? step : 0,
+                                                  .span = span,
+                                                  .window = window,
+                                                  .number = i,
+                                                  .peer = perf->me ^ 1,
+                                                  .first = perf->me % 2 == 0};
+    }
+    if (!test->begin) {
+        memset(perf->inbox, 0, (size_t)channels * span);
+        memset(perf->outbox, 0, (size_t)channels * span);
+    }
+    memset(perf->words, 0, (size_t)channels * PERF_WORDS * PERF_WORD_STRIDE * sizeof *perf->words);
     return FERRY_OK;
 }
 
 /* Same start for every test: nothing outstanding, nothing left from another. */
-static int prepare(struct perf *perf, size_t bytes)
+static int prepare(struct perf *perf, const struct perf_test *test, size_t bytes, int channels)
 {
-    perf->bytes = bytes;
-    perf->sequence = 0;
-    for (int i = 0; i < perf->options.channels; i++) {
-        int status = ferry_quiet(perf->ctx[i]);
+    for (int i = 0; i < perf->n_contexts; i++) {
+        int status = ferry_quiet(perf->channels[i].ctx);
         if (status != FERRY_OK)
             return status;
     }
     int status = ferry_barrier(perf->job);
-    memset(perf->words, 0, PERF_WORDS * PERF_WORD_STRIDE * sizeof *perf->words);
-    memset(perf->inbox, 0, bytes);
-    memset(perf->outbox, 0, bytes);
+    if (status == FERRY_OK)
+        status = lay_out(perf, test, bytes, channels);
+    memset(perf->agreed, 0, ((size_t)perf->n_pes + 1) * sizeof *perf->agreed);
     return status == FERRY_OK ? ferry_barrier(perf->job) : status;
+}
+
+/* A few iterations, after the one that connects; the same number on both sides of a pair. */
+static int find_pace(struct perf *perf, const struct perf_test *test, size_t bytes, double *ns)
+{
+    uint64_t few = bytes > 0 ? PACE_BYTES / bytes : PACE_MOST;
+    if (test->who == PERF_EVERY && bytes > 0)
+        few = 0; /* each of its iterations is many messages */
+    few = few < 2 ? 2 : few > PACE_MOST ? PACE_MOST : few;
+    int status = test->batch(&perf->channels[0], 1);
+    double start = perf_now_ns();
+    if (status == FERRY_OK)
+        status = test->batch(&perf->channels[0], few);
+    *ns = (perf_now_ns() - start) / (double)few;
+    return status;
+}
+
+/* What PE 0 finds fit for the slowest pace. */
+static uint64_t decide(const struct perf *perf, const struct perf_test *test, size_t bytes)
+{
+    uint64_t most = test->iters;
+    double slowest = 0;
+    for (int pe = 0; pe < perf->n_pes; pe++)
+        slowest = perf->samples[pe] > slowest ? perf->samples[pe] : slowest;
+    if (bytes > 0 && most > BYTES_BY_DEFAULT / bytes)
+        most = BYTES_BY_DEFAULT / bytes;
+    if (slowest > 0 && (double)most > TIME_BY_DEFAULT / slowest)
+        most = (uint64_t)(TIME_BY_DEFAULT / slowest);
+    return most < LEAST ? LEAST : most;
+}
+
+/* Iterations: what the user said, or what PE 0 decides when it knows the pace of all. Collective. */
+static int agree(struct perf *perf, const struct perf_test *test, size_t bytes, double pace, uint64_t *n)
+{
+    ferry_ctx_t *ctx = perf->channels[0].ctx;
+    uint64_t *decided = &perf->agreed[perf->n_pes];
+    *n = perf->options.iters;
+    if (*n > 0)
+        return FERRY_OK;
+    int status = ferry_put(ctx, &perf->samples[perf->me], &pace, sizeof pace, 0);
+    if (status == FERRY_OK)
+        status = ferry_quiet(ctx);
+    if (status == FERRY_OK)
+        status = ferry_barrier(perf->job);
+    if (status == FERRY_OK && perf->me == 0)
+        *n = decide(perf, test, bytes);
+    for (int pe = 0; perf->me == 0 && pe < perf->n_pes && status == FERRY_OK; pe++)
+        status = ferry_put(ctx, decided, n, sizeof *n, pe);
+    if (status == FERRY_OK)
+        status = ferry_quiet(ctx);
+    if (status == FERRY_OK)
+        status = ferry_barrier(perf->job);
+    *n = *decided;
+    return status;
+}
+
+/* Of a PE that takes samples: how many iterations make one. */
+static struct perf_plan make_plan(const struct perf *perf, const struct perf_test *test, double pace, uint64_t n,
+                                  uint64_t share)
+{
+    struct perf_plan plan = {.test = test, .channels = perf_channels(perf, test)};
+    if (!(test->flags & PERF_WINDOWS))
+        plan.channels = 1; /* at most one thread: such a test drives its channels itself */
+    plan.n = (n + (uint64_t)plan.channels - 1) / (uint64_t)plan.channels;
+    plan.warmup = perf->options.warmup == UINT64_MAX ? n / 10 + 1 : perf->options.warmup;
+    plan.warmup = (plan.warmup + (uint64_t)plan.channels - 1) / (uint64_t)plan.channels;
+    plan.batch = test->flags & PERF_WINDOWS ? perf->channels[0].window : 1;
+    while (plan.batch < plan.n && ((double)plan.batch * pace < SAMPLE_NS || plan.n / plan.batch > share))
+        plan.batch *= 2;
+    plan.samples = plan.n / plan.batch;
+    plan.samples = plan.samples > 0 ? plan.samples : 1;
+    return plan;
+}
+
+/* The part of a PE that takes samples: its figures, with those of several channels added up. *values is for free. */
+static int sample(struct perf *perf, const struct perf_plan *plan, size_t bytes, double **values)
+{
+    *values = calloc((size_t)plan->channels * (size_t)plan->samples, sizeof **values);
+    if (!*values)
+        return FERRY_ERR_NOMEM;
+    int status = perf_crew(perf, plan, *values);
+    for (uint64_t i = 0; i < plan->samples && status == FERRY_OK; i++) {
+        double sum = 0;
+        for (int c = 0; c < plan->channels; c++)
+            sum += in_unit(perf, plan->test, bytes, (*values)[(uint64_t)c * plan->samples + i]);
+        (*values)[i] = sum;
+    }
+    return status;
+}
+
+static int run_part(struct perf *perf, const struct perf_test *test, size_t bytes, struct perf_result *result)
+{
+    double pace = 0, *values = NULL;
+    size_t total = 0;
+    uint64_t n = 0, share = PERF_SAMPLES / (uint64_t)perf->n_pes;
+    share = share > 0 ? share : 1;
+    int status = takes_part(perf, test) ? find_pace(perf, test, bytes, &pace) : FERRY_OK;
+    if (status == FERRY_OK)
+        status = agree(perf, test, bytes, pace, &n);
+    struct perf_plan plan = make_plan(perf, test, pace, n, share);
+    if (status == FERRY_OK && takes_samples(perf, test))
+        status = sample(perf, &plan, bytes, &values);
+    else if (status == FERRY_OK && takes_part(perf, test))
+        status = test->batch(&perf->channels[0], plan.warmup + plan.n);
+    if (status == FERRY_OK)
+        status = perf_gather(perf, values, takes_samples(perf, test) ? plan.samples : 0, share, &total);
+    free(values);
+    if (status != FERRY_OK || perf->me != 0)
+        return status;
+    *result = (struct perf_result){.test = test,
+                                   .bytes = bytes,
+                                   .pes = perf->n_pes,
+                                   .channels = perf_channels(perf, test),
+                                   .iterations = plan.n * (uint64_t)plan.channels};
+    perf_summarise(perf->samples, total, result);
+    return FERRY_OK;
 }
 
 int perf_measure(struct perf *perf, const struct perf_test *test, size_t bytes, struct perf_result *result)
 {
-    uint64_t n = iterations_of(&perf->options, test, bytes);
-    uint64_t warmup = perf->options.warmup == UINT64_MAX ? n / 10 + 1 : perf->options.warmup;
-    /* A group of a window's size at least, where there are windows. */
-    uint64_t least = test->unit == PERF_NS ? 1 : (uint64_t)PERF_WINDOW * (uint64_t)perf->options.channels;
-    uint64_t samples = n / least < MAX_SAMPLES ? n / least : MAX_SAMPLES;
-    double values[MAX_SAMPLES];
-    samples = samples > 0 ? samples : 1;
-
-    int status = prepare(perf, bytes);
-    if (status == FERRY_OK && takes_part(perf, test)) {
-        status = test->batch(perf, warmup);
-        if (status == FERRY_OK)
-            status = take_samples(perf, test, n, values, samples);
-    }
+    int status = prepare(perf, test, bytes, perf_channels(perf, test));
+    if (status == FERRY_OK && test->begin)
+        status = test->begin(perf);
     if (status == FERRY_OK)
+        status = run_part(perf, test, bytes, result);
+    if (status == FERRY_OK && test->end) {
         status = ferry_barrier(perf->job);
-    if (status != FERRY_OK || perf->me != 0)
-        return status;
-    *result = (struct perf_result){
-        .test = test, .bytes = bytes, .pes = perf->n_pes, .channels = perf->options.channels, .iterations = n};
-    perf_summarise(values, samples, result);
-    return FERRY_OK;
+        test->end(perf);
+    }
+    return status;
 }

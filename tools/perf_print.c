@@ -8,7 +8,7 @@
 
 static const char *unit_name(enum perf_unit unit)
 {
-    static const char *const names[] = {"ns", "Mop/s", "GB/s"};
+    static const char *const names[] = {"ns", "us", "Mop/s", "GB/s"};
     return names[unit];
 }
 
@@ -26,22 +26,22 @@ int perf_print_begin(struct perf_printer *printer, enum perf_format format, cons
         return printer->array ? 0 : -1;
     }
     if (format == PERF_CSV) {
-        puts("test,bytes,transport,pes,channels,iterations,min,median,p99,max,unit");
+        puts("test,bytes,transport,pes,channels,iterations,min,median,p99,unit");
         return flushed();
     }
     printf("# ferry-perf %s, transport %s, %d PEs\n", ferry_version(), transport, pes);
-    printf("%-16s %10s %9s %11s %10s %10s %10s %10s  %s\n", "# test", "bytes", "channels", "iterations", "min",
-           "median", "p99", "max", "unit");
+    printf("%-16s %10s %9s %11s %10s %10s %10s  %s\n", "# test", "bytes", "channels", "iterations", "min", "median",
+           "p99", "unit");
     return flushed();
 }
 
 static int add_to_array(struct perf_printer *printer, const struct perf_result *result)
 {
     json_t *object =
-        json_pack("{ss sI ss si si sI sf sf sf sf ss}", "test", result->test->name, "bytes", (json_int_t)result->bytes,
+        json_pack("{ss sI ss si si sI sf sf sf ss}", "test", result->test->name, "bytes", (json_int_t)result->bytes,
                   "transport", printer->transport, "pes", result->pes, "channels", result->channels, "iterations",
                   (json_int_t)result->iterations, "min", result->min, "median", result->median, "p99", result->p99,
-                  "max", result->max, "unit", unit_name(result->test->unit));
+                  "unit", unit_name(result->test->unit));
     return object ? json_array_append_new(printer->array, object) : -1;
 }
 
@@ -51,12 +51,11 @@ int perf_print_result(struct perf_printer *printer, const struct perf_result *re
     if (printer->format == PERF_JSON)
         return add_to_array(printer, result);
     if (printer->format == PERF_CSV)
-        printf("%s,%zu,%s,%d,%d,%" PRIu64 ",%.3f,%.3f,%.3f,%.3f,%s\n", result->test->name, result->bytes,
-               printer->transport, result->pes, result->channels, result->iterations, result->min, result->median,
-               result->p99, result->max, unit);
+        printf("%s,%zu,%s,%d,%d,%" PRIu64 ",%.3f,%.3f,%.3f,%s\n", result->test->name, result->bytes, printer->transport,
+               result->pes, result->channels, result->iterations, result->min, result->median, result->p99, unit);
     else
-        printf("%-16s %10zu %9d %11" PRIu64 " %10.2f %10.2f %10.2f %10.2f  %s\n", result->test->name, result->bytes,
-               result->channels, result->iterations, result->min, result->median, result->p99, result->max, unit);
+        printf("%-16s %10zu %9d %11" PRIu64 " %10.2f %10.2f %10.2f  %s\n", result->test->name, result->bytes,
+               result->channels, result->iterations, result->min, result->median, result->p99, unit);
     return flushed();
 }
 

@@ -1,66 +1,100 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ferry-perf: batches of operations that are posted in windows, each completed by a quiet, spread over the channels.
- * Called by the measuring thread of PE 0. */
+ * ferry-perf: batches of operations that are posted in windows, each completed by a quiet. Called by the channel's
+ * thread. Loops work on a copy of the channel, which the compiler knows that no call changes. */
 #include "perf.h"
 
-static int quiet_all(struct perf *perf)
+/* `place`: offset of the operation in both boxes; 0 where memory is the same each time. */
+typedef int post_fn(const struct perf_channel *at, size_t place);
+
+static inline __attribute__((always_inline)) int in_windows(struct perf_channel *channel, uint64_t n, post_fn *post)
 {
-    for (int i = 0; i < perf->options.channels; i++) {
-        int status = ferry_quiet(perf->ctx[i]);
-        if (status != FERRY_OK)
-            return status;
+    const struct perf_channel at = *channel;
+    int status = FERRY_OK;
+    for (uint64_t left = n; left > 0 && status == FERRY_OK;) {
+        const uint64_t these = left < at.window ? left : at.window;
+        for (uint64_t i = 0; i < these && status == FERRY_OK; i++)
+            status = post(&at, 0);
+        if (status == FERRY_OK)
+            status = ferry_quiet(at.ctx);
+        left -= these;
     }
-    return FERRY_OK;
+    return status;
 }
 
-/* Windows are per channel, so that more channels have more in flight. */
-static inline __attribute__((always_inline)) int in_windows(struct perf *perf, uint64_t n,
-                                                            int (*post)(struct perf *, ferry_ctx_t *))
+/* The same, from one place of the boxes to the next, and from the last to the first. */
+static inline __attribute__((always_inline)) int in_walking_windows(struct perf_channel *channel, uint64_t n,
+                                                                    post_fn *post)
 {
-    const int channels = perf->options.channels;
-    const uint64_t window = (uint64_t)PERF_WINDOW * (uint64_t)channels;
-    int channel = 0;
-    for (uint64_t posted = 0; posted < n; posted += window) {
-        uint64_t these = n - posted < window ? n - posted : window;
-        for (uint64_t i = 0; i < these; i++) {
-            int status = post(perf, perf->ctx[channel]);
-            if (status != FERRY_OK)
-                return status;
-            channel = channel + 1 < channels ? channel + 1 : 0;
+    const struct perf_channel at = *channel;
+    size_t place = at.place;
+    int status = FERRY_OK;
+    for (uint64_t left = n; left > 0 && status == FERRY_OK;) {
+        const uint64_t these = left < at.window ? left : at.window;
+        for (uint64_t i = 0; i < these && status == FERRY_OK; i++) {
+            status = post(&at, place);
+            place = place + at.stride + at.bytes <= at.span ? place + at.stride : 0;
         }
-        int status = quiet_all(perf);
-        if (status != FERRY_OK)
-            return status;
+        if (status == FERRY_OK)
+            status = ferry_quiet(at.ctx);
+        left -= these;
     }
-    return FERRY_OK;
+    channel->place = place;
+    return status;
 }
 
-static int put(struct perf *perf, ferry_ctx_t *ctx)
+static int put(const struct perf_channel *at, size_t place)
 {
-    return ferry_put_nbi(ctx, perf->inbox, perf->outbox, perf->bytes, perf->peer);
+    return ferry_put_nbi(at->ctx, at->inbox + place, at->outbox + place, at->bytes, at->peer);
 }
 
-static int get(struct perf *perf, ferry_ctx_t *ctx)
+static int get(const struct perf_channel *at, size_t place)
 {
-    return ferry_get_nbi(ctx, perf->outbox, perf->inbox, perf->bytes, perf->peer);
+    return ferry_get_nbi(at->ctx, at->outbox + place, at->inbox + place, at->bytes, at->peer);
 }
 
-static int add(struct perf *perf, ferry_ctx_t *ctx)
+static int add(const struct perf_channel *at, size_t place)
 {
-    return ferry_atomic_add(ctx, perf_word(perf, PERF_COUNTER), 1, perf->peer);
+    (void)place;
+    return ferry_atomic_add(at->ctx, perf_word(at, PERF_COUNTER), 1, at->peer);
 }
 
-int perf_put_window(struct perf *perf, uint64_t n)
+int perf_put_rate(struct perf_channel *channel, uint64_t n)
 {
-    return in_windows(perf, n, put);
+    return in_windows(channel, n, put);
 }
 
-int perf_get_window(struct perf *perf, uint64_t n)
+/* A value that is in no buffer: it is the call's own before, and the target's after. */
+int perf_p_rate(struct perf_channel *channel, uint64_t n)
 {
-    return in_windows(perf, n, get);
+    const struct perf_channel at = *channel;
+    uint64_t *word = perf_word(&at, PERF_FLAG);
+    uint64_t value = at.sequence;
+    int status = FERRY_OK;
+    for (uint64_t left = n; left > 0 && status == FERRY_OK;) {
+        const uint64_t these = left < at.window ? left : at.window;
+        for (uint64_t i = 0; i < these && status == FERRY_OK; i++) {
+            value++;
+            status = ferry_put(at.ctx, word, &value, sizeof value, at.peer);
+        }
+        if (status == FERRY_OK)
+            status = ferry_quiet(at.ctx);
+        left -= these;
+    }
+    channel->sequence = value;
+    return status;
 }
 
-int perf_add_window(struct perf *perf, uint64_t n)
+int perf_add_rate(struct perf_channel *channel, uint64_t n)
 {
-    return in_windows(perf, n, add);
+    return in_windows(channel, n, add);
+}
+
+int perf_put_bw(struct perf_channel *channel, uint64_t n)
+{
+    return in_walking_windows(channel, n, put);
+}
+
+int perf_get_bw(struct perf_channel *channel, uint64_t n)
+{
+    return in_walking_windows(channel, n, get);
 }

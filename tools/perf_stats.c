@@ -23,5 +23,4 @@ void perf_summarise(double *samples, size_t n, struct perf_result *result)
     result->min = samples[0];
     result->median = percentile(samples, n, 50);
     result->p99 = percentile(samples, n, 99);
-    result->max = samples[n - 1];
 }
