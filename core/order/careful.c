@@ -46,10 +46,10 @@ int fy_null_buffer(struct ferry_ctx *ctx, uint32_t pe, size_t length, int kind)
                    length);
 }
 
-int fy_misaligned(struct ferry_ctx *ctx, const void *address, uint32_t pe)
+int fy_misaligned(struct ferry_ctx *ctx, const void *address, unsigned width, uint32_t pe)
 {
     return fy_fail(ctx->world, FERRY_ERR_ARG, (int)pe, (int)ctx->id, FERRY_OP_AMO, NULL,
-                   "word %p is not aligned to 8 bytes", address);
+                   "word %p is not aligned to %u bytes", address, width);
 }
 
 int fy_bad_signal(struct ferry_ctx *ctx, unsigned how, uint32_t pe)
@@ -145,13 +145,27 @@ int fy_amo_missing(struct ferry_ctx *ctx, const struct fy_place *place, unsigned
                    old && kind < FERRY_AMO_SWAP ? " that fetches" : "");
 }
 
+int fy_amo32_missing(struct ferry_ctx *ctx, unsigned kind, bool fetching, uint32_t pe)
+{
+    const struct fy_lane *lane = ctx->flows[pe].lane;
+    return fy_fail(ctx->world, FERRY_ERR_UNSUPPORTED, (int)pe, (int)ctx->id, FERRY_OP_AMO, "choose another FERRY_TRANSPORT",
+                   "transport %s has no 4-byte atomic %s%s", ctx->world->transports[lane->index]->name, amo_names[kind],
+                   fetching && kind < FERRY_AMO_SWAP ? " that fetches" : "");
+}
+
+int fy_amo32(struct ferry_ctx *ctx, const void *word, unsigned kind, uint32_t operand, uint32_t compare, uint32_t *old,
+             uint32_t pe)
+{
+    return fy_amo_width(ctx, word, 4, kind, operand, compare, old, pe, false);
+}
+
 int fy_put_signal_made(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
                        unsigned how, uint32_t pe, bool blocking)
 {
     if ((how & ~FY_SIGNAL_WEAK) > 1)
         return fy_bad_signal(ctx, how, pe);
     struct fy_place mark;
-    int rc = (uintptr_t)signal & 7 ? fy_misaligned(ctx, signal, pe) : fy_locate(ctx, signal, 8, pe, &mark);
+    int rc = (uintptr_t)signal & 7 ? fy_misaligned(ctx, signal, 8, pe) : fy_locate(ctx, signal, 8, pe, &mark);
     if (rc != FERRY_OK)
         return rc;
     rc = fy_put(ctx, dest, src, length, pe, blocking);

@@ -50,6 +50,7 @@ struct fy_lane {
 
 struct fy_peer {
     _Atomic uint8_t dead;
+    uint8_t same_host;
     int8_t lane; /* index of the lane that carries operations to it, -1: none */
 };
 

@@ -23,7 +23,9 @@ int fy_null_buffer(struct ferry_ctx *ctx, uint32_t pe, size_t length, int kind);
 /* An atomic that the transport has no native form of: SET is made from a put, the others are refused. */
 int fy_amo_missing(struct ferry_ctx *ctx, const struct fy_place *place, unsigned kind, uint64_t operand, const uint64_t *old,
                    uint32_t pe, bool strong);
-int fy_misaligned(struct ferry_ctx *ctx, const void *address, uint32_t pe);
+/* The same for 4 bytes; nothing is made of anything else. */
+int fy_amo32_missing(struct ferry_ctx *ctx, unsigned kind, bool fetching, uint32_t pe);
+int fy_misaligned(struct ferry_ctx *ctx, const void *address, unsigned width, uint32_t pe);
 /* Completion of a posted get, fetch, or put that could not be copied. */
 int fy_complete_local(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe);
 
@@ -147,14 +149,15 @@ static inline int fy_get(struct ferry_ctx *ctx, void *dest, const void *src, siz
     return rc == FERRY_OK ? fy_complete_local(ctx, flow, pe) : rc;
 }
 
-/* An 8-byte atomic; `old` NULL: not fetching. `strong`: ordered behind all that was posted before, as a signal is. */
-static inline int fy_amo(struct ferry_ctx *ctx, const void *word, unsigned kind, uint64_t operand, uint64_t compare,
-                         uint64_t *old, uint32_t pe, bool strong)
+/* An atomic of 4 or 8 bytes; `width` is a constant where this is inlined. */
+static inline __attribute__((always_inline)) int fy_amo_width(struct ferry_ctx *ctx, const void *word, unsigned width,
+                                                             unsigned kind, uint64_t operand, uint64_t compare, void *old,
+                                                             uint32_t pe, bool strong)
 {
-    if (fy_unlikely((uintptr_t)word & 7))
-        return fy_misaligned(ctx, word, pe);
+    if (fy_unlikely((uintptr_t)word & (width - 1)))
+        return fy_misaligned(ctx, word, width, pe);
     struct fy_place place;
-    int rc = fy_locate(ctx, word, 8, pe, &place);
+    int rc = fy_locate(ctx, word, width, pe, &place);
     if (fy_unlikely(rc != FERRY_OK))
         return rc;
     struct fy_flow *flow = &ctx->flows[pe];
@@ -165,8 +168,10 @@ static inline int fy_amo(struct ferry_ctx *ctx, const void *word, unsigned kind,
     }
     const struct fy_lane *lane = flow->lane;
     fy_count(&ctx->counters.atomics, 1);
-    if (fy_unlikely(!(lane->amo64 & (old ? FERRY_AMO_FETCH_BIT(kind) : FERRY_AMO_BIT(kind)))))
-        return fy_amo_missing(ctx, &place, kind, operand, old, pe, strong);
+    uint32_t native = width == 8 ? lane->amo64 : lane->caps->amo32;
+    if (fy_unlikely(!(native & (old ? FERRY_AMO_FETCH_BIT(kind) : FERRY_AMO_BIT(kind)))))
+        return width == 8 ? fy_amo_missing(ctx, &place, kind, operand, old, pe, strong)
+                          : fy_amo32_missing(ctx, kind, old != NULL, pe);
     struct ferry_op op;
     op.flags = old ? FERRY_OP_FETCH : 0;
     rc = fy_flow_begin(ctx, flow, pe, FY_DID_AMO, &op.flags, strong);
@@ -174,17 +179,17 @@ static inline int fy_amo(struct ferry_ctx *ctx, const void *word, unsigned kind,
         return rc;
     op.kind = FERRY_OP_AMO;
     op.amo = (uint8_t)kind;
-    op.width = 8;
+    op.width = (uint8_t)width;
     op.peer = pe;
     op.local = old;
     op.region = NULL;
     op.key = place.key;
     op.offset = place.offset;
-    op.length = 8;
+    op.length = width;
     op.operand = operand;
     op.compare = compare;
     if (fy_unlikely(ctx->limited)) {
-        rc = fy_flow_throttle(ctx, flow, pe, 8);
+        rc = fy_flow_throttle(ctx, flow, pe, width);
         if (rc != FERRY_OK)
             return rc;
     }
@@ -193,6 +198,17 @@ static inline int fy_amo(struct ferry_ctx *ctx, const void *word, unsigned kind,
         return FERRY_OK;
     return rc == FERRY_OK ? fy_complete_local(ctx, flow, pe) : rc;
 }
+
+/* An 8-byte atomic; `old` NULL: not fetching. `strong`: ordered behind all that was posted before, as a signal is. */
+static inline int fy_amo(struct ferry_ctx *ctx, const void *word, unsigned kind, uint64_t operand, uint64_t compare,
+                         uint64_t *old, uint32_t pe, bool strong)
+{
+    return fy_amo_width(ctx, word, 8, kind, operand, compare, old, pe, strong);
+}
+
+/* A 4-byte atomic, not inlined: nothing depends on its speed. */
+int fy_amo32(struct ferry_ctx *ctx, const void *word, unsigned kind, uint32_t operand, uint32_t compare, uint32_t *old,
+             uint32_t pe);
 
 /* The put and its signal as one operation of the transport. */
 static inline int fy_put_signal_native(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, struct ferry_op *op)
@@ -241,7 +257,7 @@ static inline int fy_put_signal(struct ferry_ctx *ctx, void *dest, const void *s
     struct fy_place place, mark;
     int rc = fy_locate(ctx, dest, length, pe, &place);
     if (fy_likely(rc == FERRY_OK))
-        rc = (uintptr_t)signal & 7 ? fy_misaligned(ctx, signal, pe) : fy_locate(ctx, signal, 8, pe, &mark);
+        rc = (uintptr_t)signal & 7 ? fy_misaligned(ctx, signal, 8, pe) : fy_locate(ctx, signal, 8, pe, &mark);
     if (fy_unlikely(rc != FERRY_OK))
         return rc;
     struct ferry_op op;

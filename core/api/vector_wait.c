@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Public waits and tests for several words that tell all those that hold, or compare each word with a value of its own.
+ * Any thread. */
+#include "api.h"
+
+enum want { WANT_ANY, WANT_ALL, WANT_SOME };
+
+/* One call. values NULL: all words are compared with `value`. */
+struct look {
+    const uint64_t *words;
+    size_t n;
+    const int *mask;
+    int cmp;
+    uint64_t value;
+    const uint64_t *values;
+    enum want want;
+    size_t *indices; /* ANY: one place, SOME: n of them */
+    size_t *count;   /* SOME */
+};
+
+static int check(struct ferry_job *job, const struct look *look, bool vector, const char *call)
+{
+    if (look->n && !look->words)
+        return fy_usage(job, "%s: the words are null", call);
+    if ((uintptr_t)look->words & 7)
+        return fy_usage(job, "%s: word %p is not aligned to 8 bytes", call, (const void *)look->words);
+    if (look->n && vector && !look->values)
+        return fy_usage(job, "%s: the values are null", call);
+    if (look->cmp < FERRY_CMP_EQ || look->cmp > FERRY_CMP_LE)
+        return fy_usage(job, "%s: comparison %d is none of enum ferry_cmp", call, look->cmp);
+    if (look->want == WANT_SOME && (!look->count || (look->n && !look->indices)))
+        return fy_usage(job, "%s: the place for indices or count is null", call);
+    if (look->want == WANT_ANY && !look->indices)
+        return fy_usage(job, "%s: index is null", call);
+    return FERRY_OK;
+}
+
+/* True: the call has what it wants, and has told which. */
+static bool satisfied(const struct look *look)
+{
+    size_t wanted = 0, holding = 0, first = SIZE_MAX;
+    for (size_t i = 0; i < look->n; i++) {
+        if (look->mask && look->mask[i])
+            continue;
+        wanted++;
+        if (!fy_compare(fy_look(&look->words[i]), look->cmp, look->values ? look->values[i] : look->value))
+            continue;
+        if (look->want == WANT_SOME)
+            look->indices[holding] = i;
+        if (holding++ == 0)
+            first = i;
+    }
+    if (look->want == WANT_SOME)
+        *look->count = holding;
+    if (look->want == WANT_ANY)
+        *look->indices = first;
+    return look->want == WANT_ALL ? holding == wanted : holding > 0 || wanted == 0;
+}
+
+static int wait_for(ferry_job_t *job, const struct look *look, bool vector, const char *call)
+{
+    job = fy_api_job(job);
+    if (!job)
+        return FERRY_ERR_STATE;
+    int rc = check(job, look, vector, call);
+    if (rc != FERRY_OK)
+        return rc;
+    struct fy_backoff backoff = {0};
+    for (;;) {
+        if (satisfied(look))
+            return FERRY_OK;
+        if (rc != FERRY_OK)
+            return rc; /* looked once more after the verdict: what the dead had sent counts */
+        rc = fy_wait_turn(&job->world, &backoff, -1, call);
+    }
+}
+
+static int test_for(ferry_job_t *job, const struct look *look, bool vector, const char *call)
+{
+    job = fy_api_job(job);
+    if (!job)
+        return FERRY_ERR_STATE;
+    int rc = check(job, look, vector, call);
+    if (rc != FERRY_OK)
+        return rc;
+    if (job->world.locked)
+        fy_world_progress(&job->world);
+    if (satisfied(look))
+        return 1;
+    return fy_world_check(&job->world, -1, call);
+}
+
+int ferry_wait_until_some(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value,
+                          size_t *indices, size_t *count)
+{
+    return wait_for(job, &(struct look){words, n, mask, cmp, value, NULL, WANT_SOME, indices, count}, false,
+                    "ferry_wait_until_some");
+}
+
+int ferry_test_some(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value, size_t *indices,
+                    size_t *count)
+{
+    return test_for(job, &(struct look){words, n, mask, cmp, value, NULL, WANT_SOME, indices, count}, false, "ferry_test_some");
+}
+
+int ferry_wait_until_any_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
+                                const uint64_t *values, size_t *index)
+{
+    return wait_for(job, &(struct look){words, n, mask, cmp, 0, values, WANT_ANY, index, NULL}, true,
+                    "ferry_wait_until_any_vector");
+}
+
+int ferry_wait_until_all_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
+                                const uint64_t *values)
+{
+    return wait_for(job, &(struct look){words, n, mask, cmp, 0, values, WANT_ALL, NULL, NULL}, true,
+                    "ferry_wait_until_all_vector");
+}
+
+int ferry_wait_until_some_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
+                                 const uint64_t *values, size_t *indices, size_t *count)
+{
+    return wait_for(job, &(struct look){words, n, mask, cmp, 0, values, WANT_SOME, indices, count}, true,
+                    "ferry_wait_until_some_vector");
+}
+
+int ferry_test_any_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, const uint64_t *values,
+                          size_t *index)
+{
+    return test_for(job, &(struct look){words, n, mask, cmp, 0, values, WANT_ANY, index, NULL}, true, "ferry_test_any_vector");
+}
+
+int ferry_test_all_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, const uint64_t *values)
+{
+    return test_for(job, &(struct look){words, n, mask, cmp, 0, values, WANT_ALL, NULL, NULL}, true, "ferry_test_all_vector");
+}
+
+int ferry_test_some_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, const uint64_t *values,
+                           size_t *indices, size_t *count)
+{
+    return test_for(job, &(struct look){words, n, mask, cmp, 0, values, WANT_SOME, indices, count}, true,
+                    "ferry_test_some_vector");
+}
