@@ -116,7 +116,8 @@ bool perf_selected(const struct perf_options *options, const struct perf_test *t
 int perf_channels(const struct perf *perf, const struct perf_test *test);
 /* Core for a channel's thread, -1: any of perf->allowed. */
 int perf_core(const struct perf *perf, int channel);
-/* Runs one test with one size, on every PE; the result is PE 0's only. A status, or PERF_WRONG. */
+/* Runs one test with one size, on every PE; the result is PE 0's only. A status, or PERF_WRONG;
+ * FERRY_ERR_UNSUPPORTED on all PEs if the transport lacks the operation: then other tests can follow. */
 int perf_measure(struct perf *perf, const struct perf_test *test, size_t bytes, struct perf_result *result);
 
 /* How a PE takes its samples. */

@@ -114,13 +114,18 @@ static int find_pace(struct perf *perf, const struct perf_test *test, size_t byt
     return status;
 }
 
-/* What PE 0 finds fit for the slowest pace. */
+/* What the user said, or what PE 0 finds fit for the slowest pace; 0: somebody cannot do it. */
 static uint64_t decide(const struct perf *perf, const struct perf_test *test, size_t bytes)
 {
     uint64_t most = test->iters;
     double slowest = 0;
-    for (int pe = 0; pe < perf->n_pes; pe++)
+    for (int pe = 0; pe < perf->n_pes; pe++) {
+        if (perf->samples[pe] < 0)
+            return 0;
         slowest = perf->samples[pe] > slowest ? perf->samples[pe] : slowest;
+    }
+    if (perf->options.iters > 0)
+        return perf->options.iters;
     if (bytes > 0 && most > BYTES_BY_DEFAULT / bytes)
         most = BYTES_BY_DEFAULT / bytes;
     if (slowest > 0 && (double)most > TIME_BY_DEFAULT / slowest)
@@ -128,14 +133,12 @@ static uint64_t decide(const struct perf *perf, const struct perf_test *test, si
     return most < LEAST ? LEAST : most;
 }
 
-/* Iterations: what the user said, or what PE 0 decides when it knows the pace of all. Collective. */
+/* Iterations, as PE 0 decides when it knows the pace of all; a negative one says that the transport lacks the
+ * operation. Collective. */
 static int agree(struct perf *perf, const struct perf_test *test, size_t bytes, double pace, uint64_t *n)
 {
     ferry_ctx_t *ctx = perf->channels[0].ctx;
     uint64_t *decided = &perf->agreed[perf->n_pes];
-    *n = perf->options.iters;
-    if (*n > 0)
-        return FERRY_OK;
     int status = ferry_put(ctx, &perf->samples[perf->me], &pace, sizeof pace, 0);
     if (status == FERRY_OK)
         status = ferry_quiet(ctx);
@@ -187,19 +190,28 @@ static int sample(struct perf *perf, const struct perf_plan *plan, size_t bytes,
     return status;
 }
 
-static int run_part(struct perf *perf, const struct perf_test *test, size_t bytes, struct perf_result *result)
+/* *iterations 0: the transport lacks the operation, and all PEs know. */
+static int run_part(struct perf *perf, const struct perf_test *test, size_t bytes, struct perf_result *result,
+                    uint64_t *iterations)
 {
     double pace = 0, *values = NULL;
     size_t total = 0;
     uint64_t n = 0, share = PERF_SAMPLES / (uint64_t)perf->n_pes;
     share = share > 0 ? share : 1;
     int status = takes_part(perf, test) ? find_pace(perf, test, bytes, &pace) : FERRY_OK;
+    if (status == FERRY_ERR_UNSUPPORTED) {
+        pace = -1;
+        status = FERRY_OK;
+    }
     if (status == FERRY_OK)
         status = agree(perf, test, bytes, pace, &n);
+    *iterations = n;
+    if (status != FERRY_OK || n == 0)
+        return status;
     struct perf_plan plan = make_plan(perf, test, pace, n, share);
-    if (status == FERRY_OK && takes_samples(perf, test))
+    if (takes_samples(perf, test))
         status = sample(perf, &plan, bytes, &values);
-    else if (status == FERRY_OK && takes_part(perf, test))
+    else if (takes_part(perf, test))
         status = test->batch(&perf->channels[0], plan.warmup + plan.n);
     if (status == FERRY_OK)
         status = perf_gather(perf, values, takes_samples(perf, test) ? plan.samples : 0, share, &total);
@@ -217,14 +229,15 @@ static int run_part(struct perf *perf, const struct perf_test *test, size_t byte
 
 int perf_measure(struct perf *perf, const struct perf_test *test, size_t bytes, struct perf_result *result)
 {
+    uint64_t iterations = 1;
     int status = prepare(perf, test, bytes, perf_channels(perf, test));
     if (status == FERRY_OK && test->begin)
         status = test->begin(perf);
     if (status == FERRY_OK)
-        status = run_part(perf, test, bytes, result);
+        status = run_part(perf, test, bytes, result, &iterations);
     if (status == FERRY_OK && test->end) {
         status = ferry_barrier(perf->job);
         test->end(perf);
     }
-    return status;
+    return status == FERRY_OK && iterations == 0 ? FERRY_ERR_UNSUPPORTED : status;
 }

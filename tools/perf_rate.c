@@ -63,25 +63,15 @@ int perf_put_rate(struct perf_channel *channel, uint64_t n)
     return in_windows(channel, n, put);
 }
 
-/* A value that is in no buffer: it is the call's own before, and the target's after. */
+static int put_value(const struct perf_channel *at, size_t place)
+{
+    (void)place;
+    return ferry_p(at->ctx, perf_word(at, PERF_FLAG), 1, at->peer);
+}
+
 int perf_p_rate(struct perf_channel *channel, uint64_t n)
 {
-    const struct perf_channel at = *channel;
-    uint64_t *word = perf_word(&at, PERF_FLAG);
-    uint64_t value = at.sequence;
-    int status = FERRY_OK;
-    for (uint64_t left = n; left > 0 && status == FERRY_OK;) {
-        const uint64_t these = left < at.window ? left : at.window;
-        for (uint64_t i = 0; i < these && status == FERRY_OK; i++) {
-            value++;
-            status = ferry_put(at.ctx, word, &value, sizeof value, at.peer);
-        }
-        if (status == FERRY_OK)
-            status = ferry_quiet(at.ctx);
-        left -= these;
-    }
-    channel->sequence = value;
-    return status;
+    return in_windows(channel, n, put_value);
 }
 
 int perf_add_rate(struct perf_channel *channel, uint64_t n)
