@@ -179,6 +179,12 @@ int perf_add_rate(struct perf_channel *channel, uint64_t n);
 int perf_put_bw(struct perf_channel *channel, uint64_t n);
 int perf_get_bw(struct perf_channel *channel, uint64_t n);
 
+/* Or-ed to the signals of moe_ht and moe_ll that cover data. A test builds them with weak ones, to see that this is
+ * noticed. */
+#ifndef PERF_COVER
+#define PERF_COVER 0
+#endif
+
 /* moe_ht: rings of slots per (channel, peer). */
 #define PERF_HT_RECORD   7472 /* bytes: a token of 7168 values in FP8 with its scales and routes */
 #define PERF_HT_CHUNK    20   /* tokens of a put */

@@ -118,7 +118,7 @@ static int send_chunk(const struct perf *perf, struct ring *ring)
     const size_t at = (size_t)(ring->sent % PERF_HT_RING) * PERF_HT_RECORD;
     int status = ferry_put_nbi(ring->ctx, ring->into + at, ring->from + at, CHUNK_BYTES, ring->peer);
     if (status == FERRY_OK)
-        status = ferry_signal(ring->ctx, ring->peer_tail, PERF_HT_CHUNK, FERRY_SIGNAL_ADD, ring->peer);
+        status = ferry_signal(ring->ctx, ring->peer_tail, PERF_HT_CHUNK, FERRY_SIGNAL_ADD | PERF_COVER, ring->peer);
     ring->sent = after;
     return status == FERRY_OK ? 1 : status;
 }

@@ -150,8 +150,8 @@ static int send_all(const struct ll *moe, unsigned set)
     }
     for (size_t i = 0; i < moe->n_experts && status == FERRY_OK; i++) {
         const struct expert *expert = &moe->experts[i];
-        status =
-            ferry_signal(expert->ctx, expert->counter[set], ONE_TURN + expert->records, FERRY_SIGNAL_ADD, expert->peer);
+        status = ferry_signal(expert->ctx, expert->counter[set], ONE_TURN + expert->records,
+                              FERRY_SIGNAL_ADD | PERF_COVER, expert->peer);
     }
     return status;
 }
