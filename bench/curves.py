@@ -9,7 +9,7 @@ set output "%s"
 set key %s
 set grid
 set logscale x 2
-set format x "%%.0b%%B"
+set format x "%%.0b %%BB"
 set style line 1 lc rgb "#888888" lw 2 dt 2 pt 6
 set style line 2 lc rgb "#c05020" lw 2 pt 4
 set style line 3 lc rgb "#1060b0" lw 2 pt 7
@@ -36,7 +36,7 @@ def draw(script, name):
 def latency(rounds, target):
     lines = (("limits", "memcpy and a flag", 1), ("OpenSHMEM", "OpenSHMEM: put, fence, p", 2),
              ("Ferry", "Ferry: put\\\\_signal", 3))
-    script = STYLE % ("760,480", target, "top left")
+    script = STYLE % ("760,480", target, "top left reverse Left")
     script += "".join(block(f"l{style}", points(rounds, system, "put_signal_pp")) for system, _, style in lines)
     script += 'set title "Data and a flag to the other core, half a round trip"\nset logscale y\n'
     script += 'set ylabel "ns"\nset xlabel "bytes"\nplot '
@@ -45,7 +45,7 @@ def latency(rounds, target):
 
 
 def bandwidth(rounds, target):
-    script = STYLE % ("1100,720", target, "bottom left") + "set multiplot layout 2,2\n"
+    script = STYLE % ("1100,720", target, "bottom left reverse Left") + "set multiplot layout 2,2\n"
     script += 'set ylabel "GB/s"\nset xlabel "bytes"\nset yrange [0:*]\n'
     for what in ("put", "get"):
         for reuse in ("cached", "cold"):

@@ -27,7 +27,7 @@ static const size_t word_sizes[] = {8, 0};
 static const size_t small_sizes[] = {8, 64, 512, 4096, 32768, 262144, 0};
 static const size_t large_sizes[] = {4096, 16384, 65536, 262144, 1 << 20, 4 << 20, 16 << 20, 0};
 /* --quick: those for which there are targets */
-static const size_t small_quick[] = {64, 0};
+static const size_t small_quick[] = {64, 4096, 0};
 static const size_t large_quick[] = {4096, 65536, 1 << 20, 16 << 20, 0};
 
 static double now_ns(void)

@@ -22,10 +22,11 @@ UCX = (  # key, test of ucx_perftest, further arguments, iterations
 
 
 class Round:
-    """Figures: {system: {(measure, bytes): (median, best)}} in ns per operation; probes: ns of the raw ping-pong."""
+    """Figures: {system: {(measure, bytes): (median, best)}} in ns per operation; probes: ns of the raw ping-pong;
+    seconds: how long each system took."""
 
     def __init__(self, number):
-        self.number, self.figures, self.probes = number, {}, []
+        self.number, self.figures, self.probes, self.seconds = number, {}, [], {}
 
     def steady(self):
         return max(self.probes) <= SAME_WITHIN * min(self.probes)
@@ -102,7 +103,7 @@ def crowd(text):
     return {("barrier16", 8): parse(text)["barrier", 8]}
 
 
-CROWD = ["-t", "barrier", "-e", "100", "-b", "7"]
+CROWD = ["-t", "barrier", "-e", "40", "-b", "7"]
 
 
 def measure_ferry(quick):
@@ -123,7 +124,9 @@ def measure_round(number, quick):
     one.probes.append(probe())
     # the order turns, so that nobody always comes first
     for system, measure in SYSTEMS if number % 2 else reversed(SYSTEMS):
+        at = time.monotonic()
         one.figures[system] = measure(quick)
+        one.seconds[system] = time.monotonic() - at
         one.probes.append(probe())
     return one
 
@@ -145,7 +148,8 @@ def measure(wanted, seconds, quick, every):
         one = measure_round(len(rounds) + 1, quick)
         longest = max(longest, time.monotonic() - at)
         rounds.append(one)
-        lib.say(f"round {one.number}: {time.monotonic() - at:.0f} s, cache line "
+        parts = ", ".join(f"{system} {seconds:.0f}" for system, seconds in one.seconds.items())
+        lib.say(f"round {one.number}: {time.monotonic() - at:.0f} s ({parts}), cache line "
                 f"{min(one.probes):.0f} … {max(one.probes):.0f} ns, {one.mode()}")
         enough = len(comparable(rounds, every)[0]) >= ENOUGH
         if len(rounds) >= wanted and enough:
