@@ -35,7 +35,7 @@ static void child(const struct command *command, const char *const *argv)
     int in = command->in_fd ? command->in_fd : open("/dev/null", O_RDONLY);
     dup2(in, STDIN_FILENO);
     dup2(command->out_fd > 0 ? command->out_fd : command->out, STDOUT_FILENO);
-    dup2(command->err_to_out ? STDOUT_FILENO : command->err, STDERR_FILENO);
+    dup2(command->err_to_out ? STDOUT_FILENO : command->err_fd > 0 ? command->err_fd : command->err, STDERR_FILENO);
     if (command->out_fd < 0)
         close(STDOUT_FILENO);
     if (command->soft_files) {

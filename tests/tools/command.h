@@ -14,6 +14,7 @@ struct command {
     /* set before command_start, 0: as said */
     int in_fd;                   /* standard input, 0: /dev/null */
     int out_fd;                  /* standard output, 0: kept; -1: closed */
+    int err_fd;                  /* standard error, 0: kept */
     bool err_to_out;             /* 2>&1 */
     unsigned long soft_files;    /* limit on open files, 0: as it is */
     const char *const *settings; /* "NAME=value", NULL-ended, or NULL */

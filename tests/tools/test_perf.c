@@ -7,10 +7,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <jansson.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *run, *perf;
 
@@ -49,8 +51,9 @@ static void check_result(const json_t *result, int pes, int channels, long itera
     assert_int_equal((long)number_of(result, "channels"), channels);
     assert_int_equal((long)number_of(result, "iterations"), iterations);
     double min = number_of(result, "min"), median = number_of(result, "median"), p99 = number_of(result, "p99");
-    assert_true(min > 0 && min <= median && median <= p99 && p99 <= number_of(result, "max"));
+    assert_true(min > 0 && min <= median && median <= p99);
     assert_string_equal(text_of(result, "transport"), "loopback");
+    assert_int_equal(json_object_size(result), 10);
 }
 
 static void test_all(void **state)
@@ -58,24 +61,117 @@ static void test_all(void **state)
     (void)state;
     static const struct {
         const char *name, *unit;
-        int bytes;
-    } expected[] = {{"put_lat", "ns", 8},       {"put_flag_lat", "ns", 8},  {"put_signal_lat", "ns", 8},
-                    {"signal_lat", "ns", 0},    {"put_quiet_lat", "ns", 8}, {"get_lat", "ns", 8},
-                    {"fetch_add_lat", "ns", 0}, {"cswap_lat", "ns", 0},     {"quiet_idle", "ns", 0},
-                    {"barrier_lat", "ns", 0},   {"put_rate", "Mop/s", 8},   {"add_rate", "Mop/s", 0},
-                    {"put_bw", "GB/s", 65536},  {"get_bw", "GB/s", 65536}};
+        int bytes, channels;
+    } expected[] = {{"put_lat", "ns", 8, 1},        {"put_flag_lat", "ns", 8, 1},  {"put_quiet_lat", "ns", 8, 1},
+                    {"get_lat", "ns", 8, 1},        {"put_bw", "GB/s", 65536, 1},  {"get_bw", "GB/s", 65536, 1},
+                    {"put_rate", "Mop/s", 8, 1},    {"p_rate", "Mop/s", 8, 1},     {"signal_lat", "ns", 0, 1},
+                    {"put_signal_lat", "ns", 8, 1}, {"fetch_add_lat", "ns", 0, 1}, {"add_rate", "Mop/s", 0, 1},
+                    {"cswap_lat", "ns", 0, 1},      {"quiet_idle", "ns", 0, 1},    {"barrier_lat", "ns", 0, 1},
+                    {"moe_ht", "GB/s", 149440, 10}, {"moe_ll", "us", 7408, 36}};
     struct command c = {0};
-    json_t *root = run_json(&c, ARGS(run, "-n", "2", perf, "all", "--iters", "200", "--warmup", "10", "--json"));
+    json_t *root = run_json(&c, ARGS(run, "-n", "2", perf, "--json", "all", "--iters", "20", "--warmup", "3"));
     assert_int_equal(json_array_size(root), sizeof expected / sizeof *expected);
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         const json_t *result = json_array_get(root, i);
         assert_string_equal(text_of(result, "test"), expected[i].name);
         assert_string_equal(text_of(result, "unit"), expected[i].unit);
         assert_int_equal((long)number_of(result, "bytes"), expected[i].bytes);
-        check_result(result, 2, 1, 200);
+        check_result(result, 2, expected[i].channels, 20);
     }
+    assert_int_equal(c.error_length, 0);
     json_decref(root);
     command_release(&c);
+}
+
+/* An odd PE, threads, and iterations that the tool finds itself: fewer than the test's own only if they take long. */
+static void test_pairs_and_threads(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name;
+        int channels;
+        long most;
+    } cases[] = {{"add_rate", 4, 10000000}, {"get_bw", 3, 262144 + 3}, {"quiet_idle", 1, 10000000}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct command c = {0};
+        char channels[16];
+        snprintf(channels, sizeof channels, "%d", cases[i].channels);
+        json_t *root = run_json(&c, ARGS(run, "-n", "5", perf, cases[i].name, "-c", channels, "--json"));
+        assert_int_equal(json_array_size(root), 1);
+        long iterations = (long)number_of(json_array_get(root, 0), "iterations");
+        assert_true(iterations >= 20 && iterations <= cases[i].most);
+        check_result(json_array_get(root, 0), 5, cases[i].channels, iterations);
+        json_decref(root);
+        command_release(&c);
+    }
+}
+
+static void test_sweep_and_reuse(void **state)
+{
+    (void)state;
+    const long sizes[] = {3072, 6144, 12288};
+    for (int cold = 0; cold < 2; cold++) {
+        struct command c = {0};
+        json_t *root = run_json(&c, ARGS(run, "-n", "2", perf, "put_bw", "--min", "3K", "--max", "16K", "-i", "256",
+                                         "--json", "--reuse", cold ? "cold" : "cached"));
+        assert_int_equal(json_array_size(root), 3);
+        for (size_t i = 0; i < 3; i++) {
+            assert_int_equal((long)number_of(json_array_get(root, i), "bytes"), sizes[i]);
+            check_result(json_array_get(root, i), 2, 1, 256);
+        }
+        json_decref(root);
+        command_release(&c);
+    }
+}
+
+/* A transport without gets: the rest is measured, and a test that needs them fails if it was asked for by name. */
+static void test_what_a_transport_lacks(void **state)
+{
+    (void)state;
+    char setting[1024];
+    snprintf(setting, sizeof setting, "FERRY_TRANSPORT=%s", getenv("TOOLS_MINIMAL"));
+    struct command c = {.settings = ARGS(setting)};
+    json_t *root = run_json(&c, ARGS(run, "-n", "2", perf, "--json", "all", "-i", "20", "--warmup", "0"));
+    assert_int_equal(json_array_size(root), 13);
+    for (size_t i = 0; i < 13; i++)
+        assert_null(strstr(text_of(json_array_get(root, i), "test"), "get"));
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "get_lat: FERRY_ERR_UNSUPPORTED: "), 1);
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "cswap_lat: FERRY_ERR_UNSUPPORTED: "), 1);
+    json_decref(root);
+    command_release(&c);
+
+    c.settings = ARGS(setting);
+    assert_int_equal(command_run(&c, ARGS(run, "-n", "2", perf, "get_lat")), 1);
+    command_release(&c);
+}
+
+/* What came out at the other end of a terminal so far, with a 0 after it. */
+static void read_terminal(int fd, char *text, size_t size)
+{
+    size_t used = 0;
+    ssize_t n;
+    while (used + 1 < size && (n = read(fd, text + used, size - 1 - used)) > 0)
+        used += (size_t)n;
+    text[used] = '\0';
+}
+
+static void test_progress(void **state)
+{
+    (void)state;
+    char text[4096];
+    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    assert_true(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    int slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(slave >= 0);
+    struct command c = {.err_fd = slave};
+    json_t *root = run_json(&c, ARGS(run, "-n", "2", perf, "get_lat", "-s", "8,16", "-i", "20", "--json"));
+    assert_int_equal(json_array_size(root), 2);
+    read_terminal(master, text, sizeof text);
+    assert_string_equal(text, "\r\033[K[1/2] get_lat, 8 B\r\r\033[K[2/2] get_lat, 16 B\r\r\033[K");
+    json_decref(root);
+    command_release(&c);
+    close(slave);
+    close(master);
 }
 
 static void test_sizes_and_channels(void **state)
@@ -106,12 +202,12 @@ static void test_csv_and_table(void **state)
     struct command c = {0};
     assert_int_equal(command_run(&c, ARGS(run, "-n", "2", perf, "get_lat", "--csv", "-i", "50", "-s", "8,16")), 0);
     assert_int_equal(strncmp(c.text,
-                             "test,bytes,transport,pes,channels,iterations,min,median,p99,max,unit\n"
+                             "test,bytes,transport,pes,channels,iterations,min,median,p99,unit\n"
                              "get_lat,8,loopback,2,1,50,",
-                             95 - 1),
+                             91 - 1),
                      0);
     assert_int_equal(count_pieces(c.text, c.length, "\n"), 3);
-    assert_int_equal(count_pieces(c.text, c.length, ","), 30);
+    assert_int_equal(count_pieces(c.text, c.length, ","), 27);
     command_release(&c);
 
     assert_int_equal(command_run(&c, ARGS(run, "-n", "2", perf, "get_lat", "-i", "50")), 0);
@@ -156,13 +252,22 @@ static void test_dead_partner(void **state)
 static void test_usage_errors(void **state)
 {
     (void)state;
-    const char *const *const bad[] = {
-        ARGS(perf, "no_such_test"),         ARGS(perf),
-        ARGS(perf, "put_lat", "get_lat"),   ARGS(perf, "put_lat", "-s", "0"),
-        ARGS(perf, "put_lat", "-s", "12Q"), ARGS(perf, "put_lat", "-s", "8,"),
-        ARGS(perf, "put_lat", "-i", "0"),   ARGS(perf, "put_lat", "-i", "-5"),
-        ARGS(perf, "put_lat", "-c", "65"),  ARGS(perf, "put_lat", "-s", "99999999999999G"),
-        ARGS(perf, "put_lat", "--warmup=x")};
+    const char *const *const bad[] = {ARGS(perf, "no_such_test"),
+                                      ARGS(perf),
+                                      ARGS(perf, "put_lat", "get_lat"),
+                                      ARGS(perf, "put_lat", "-s", "0"),
+                                      ARGS(perf, "put_lat", "-s", "12Q"),
+                                      ARGS(perf, "put_lat", "-s", "8,"),
+                                      ARGS(perf, "put_lat", "-i", "0"),
+                                      ARGS(perf, "put_lat", "-i", "-5"),
+                                      ARGS(perf, "put_lat", "-c", "65"),
+                                      ARGS(perf, "put_lat", "-s", "99999999999999G"),
+                                      ARGS(perf, "put_lat", "--warmup=x"),
+                                      ARGS(perf, "put_lat", "-s", "8", "--min", "4"),
+                                      ARGS(perf, "put_lat", "--min", "16", "--max", "8"),
+                                      ARGS(perf, "put_lat", "--max", "0"),
+                                      ARGS(perf, "put_bw", "--reuse", "warm"),
+                                      ARGS(perf, "put_bw", "--json=x")};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct command c = {0};
         assert_int_equal(command_run(&c, bad[i]), 64);
@@ -180,8 +285,15 @@ int main(void)
 {
     run = getenv("TOOLS_RUN");
     perf = getenv("TOOLS_PERF");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all),           cmocka_unit_test(test_sizes_and_channels),
-                                       cmocka_unit_test(test_csv_and_table), cmocka_unit_test(test_one_pe_is_too_few),
-                                       cmocka_unit_test(test_dead_partner),  cmocka_unit_test(test_usage_errors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all),
+                                       cmocka_unit_test(test_sizes_and_channels),
+                                       cmocka_unit_test(test_csv_and_table),
+                                       cmocka_unit_test(test_one_pe_is_too_few),
+                                       cmocka_unit_test(test_dead_partner),
+                                       cmocka_unit_test(test_usage_errors),
+                                       cmocka_unit_test(test_pairs_and_threads),
+                                       cmocka_unit_test(test_sweep_and_reuse),
+                                       cmocka_unit_test(test_what_a_transport_lacks),
+                                       cmocka_unit_test(test_progress)};
     return run && perf ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }
