@@ -9,8 +9,7 @@ import time
 
 import lib
 
-FAST_BELOW = 150  # ns: half a round trip of a cache line takes 50 to 70 ns in one mode of the host, 250 in the other
-SAME_WITHIN = 1.35  # two figures of one mode
+FAST_BELOW = 130  # ns: half a round trip of a cache line takes 30 to 70 ns in one mode of the host, 220 to 260 in the other
 ENOUGH = 5  # rounds that may be compared
 
 UCX = (  # key, test of ucx_perftest, further arguments, iterations
@@ -28,13 +27,10 @@ class Round:
     def __init__(self, number):
         self.number, self.figures, self.probes, self.seconds = number, {}, [], {}
 
-    def steady(self):
-        return max(self.probes) <= SAME_WITHIN * min(self.probes)
-
     def mode(self):
-        if not self.steady():
-            return "changing"
-        return "fast" if statistics.median(self.probes) < FAST_BELOW else "slow"
+        if max(self.probes) < FAST_BELOW:
+            return "fast"
+        return "slow" if min(self.probes) >= FAST_BELOW else "changing"
 
 
 def parse(text):
