@@ -18,8 +18,8 @@ struct plan {
     const char *sizes; /* comma list that takes the place of the lists below; NULL: those */
     unsigned batches;
     double batch_ns;
-    uint64_t count;        /* not 0: no times, but this many iterations for callgrind, and three times as many */
-    uint64_t every;        /* iterations of a batch in which all PEs take part */
+    uint64_t count; /* not 0: no times, but this many iterations for callgrind, and three times as many */
+    uint64_t every; /* iterations of a batch in which all PEs take part */
     bool quick;
 };
 
@@ -205,8 +205,9 @@ int bench_main(int argc, char **argv, struct bench *b, bench_barrier_fn barrier,
 {
     struct plan plan;
     if (!parse(argc, argv, &plan)) {
-        fprintf(stderr, "usage: %s [-t measure,...] [-s bytes,...] [-b batches] [-m milliseconds of a batch]\n"
-                        "       [-e iterations in which all take part] [-c iterations for callgrind] [-q]\n",
+        fprintf(stderr,
+                "usage: %s [-t measure,...] [-s bytes,...] [-b batches] [-m milliseconds of a batch]\n"
+                "       [-e iterations in which all take part] [-c iterations for callgrind] [-q]\n",
                 argv[0]);
         return 2;
     }

@@ -39,9 +39,9 @@ struct bench_measure {
     void (*batch)(struct bench *b, size_t size, uint64_t n);
 };
 
-/* Fills in who takes part and where the buffers are, after the library was initialised. */
 typedef void (*bench_barrier_fn)(void);
-/* Parses the command line, runs the measures (`measures` ends with a name of NULL) and prints, for each and each size,
+/* `b` says who takes part and where the buffers are. Parses the command line, runs the measures (the last one has no
+ * name) and prints, for each and each size,
  *   name size median best     in ns per operation
  * then "# end". The exit status. */
 int bench_main(int argc, char **argv, struct bench *b, bench_barrier_fn barrier, const struct bench_measure *measures);

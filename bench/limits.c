@@ -14,7 +14,7 @@
 static struct shared {
     _Alignas(4096) uint64_t arrived;
     _Alignas(4096) uint64_t word[2][BENCH_WORDS * BENCH_WORD_BYTES / 8];
-} *shared;
+} * shared;
 static uint64_t barriers;
 static int n_pes;
 
@@ -94,13 +94,12 @@ static void fetch_add(struct bench *b, size_t size, uint64_t n)
         __atomic_fetch_add(&shared->word[b->peer][BENCH_WORD_BYTES / 8], 1, __ATOMIC_SEQ_CST);
 }
 
-static const struct bench_measure measures[] = {
-    {"signal_pp", BENCH_PAIR, BENCH_WORD, false, false, signal_pp},
-    {"put_signal_pp", BENCH_PAIR, BENCH_SMALL, false, false, put_signal_pp},
-    {"fetch_add", BENCH_ONE, BENCH_WORD, false, false, fetch_add},
-    {"copy_cached", BENCH_ONE, BENCH_LARGE, false, false, copy},
-    {"copy_cold", BENCH_ONE, BENCH_LARGE, true, false, copy},
-    {0}};
+static const struct bench_measure measures[] = {{"signal_pp", BENCH_PAIR, BENCH_WORD, false, false, signal_pp},
+                                                {"put_signal_pp", BENCH_PAIR, BENCH_SMALL, false, false, put_signal_pp},
+                                                {"fetch_add", BENCH_ONE, BENCH_WORD, false, false, fetch_add},
+                                                {"copy_cached", BENCH_ONE, BENCH_LARGE, false, false, copy},
+                                                {"copy_cold", BENCH_ONE, BENCH_LARGE, true, false, copy},
+                                                {0}};
 
 static void *map(size_t bytes)
 {

@@ -9,7 +9,8 @@ import time
 
 import lib
 
-FAST_BELOW = 130  # ns: half a round trip of a cache line takes 30 to 70 ns in one mode of the host, 220 to 260 in the other
+# ns: half a round trip of a cache line takes 30 to 70 ns in one mode of the host, 220 to 260 in the other
+FAST_BELOW = 130
 ENOUGH = 5  # rounds that may be compared
 
 UCX = (  # key, test of ucx_perftest, further arguments, iterations

@@ -127,22 +127,21 @@ static void barrier_all(struct bench *b, size_t size, uint64_t n)
         shmem_barrier_all();
 }
 
-static const struct bench_measure measures[] = {
-    {"signal_pp", BENCH_PAIR, BENCH_WORD, false, false, signal_pp},
-    {"put_signal_pp", BENCH_PAIR, BENCH_SMALL, false, false, put_signal_pp},
-    {"put_nbi", BENCH_ONE, BENCH_WORD, false, true, put_nbi},
-    {"put_quiet", BENCH_ONE, BENCH_WORD, false, true, put_quiet},
-    {"get", BENCH_ONE, BENCH_WORD, false, true, get},
-    {"fetch_add", BENCH_ONE, BENCH_WORD, false, true, fetch_add},
-    {"add", BENCH_ONE, BENCH_WORD, false, true, add},
-    {"quiet", BENCH_ONE, BENCH_NONE, false, true, quiet},
-    {"put_signal", BENCH_ONE, BENCH_WORD, false, true, put_signal},
-    {"put_cached", BENCH_ONE, BENCH_LARGE, false, false, put_many},
-    {"get_cached", BENCH_ONE, BENCH_LARGE, false, false, get_many},
-    {"put_cold", BENCH_ONE, BENCH_LARGE, true, false, put_many},
-    {"get_cold", BENCH_ONE, BENCH_LARGE, true, false, get_many},
-    {"barrier", BENCH_EVERY, BENCH_NONE, false, false, barrier_all},
-    {0}};
+static const struct bench_measure measures[] = {{"signal_pp", BENCH_PAIR, BENCH_WORD, false, false, signal_pp},
+                                                {"put_signal_pp", BENCH_PAIR, BENCH_SMALL, false, false, put_signal_pp},
+                                                {"put_nbi", BENCH_ONE, BENCH_WORD, false, true, put_nbi},
+                                                {"put_quiet", BENCH_ONE, BENCH_WORD, false, true, put_quiet},
+                                                {"get", BENCH_ONE, BENCH_WORD, false, true, get},
+                                                {"fetch_add", BENCH_ONE, BENCH_WORD, false, true, fetch_add},
+                                                {"add", BENCH_ONE, BENCH_WORD, false, true, add},
+                                                {"quiet", BENCH_ONE, BENCH_NONE, false, true, quiet},
+                                                {"put_signal", BENCH_ONE, BENCH_WORD, false, true, put_signal},
+                                                {"put_cached", BENCH_ONE, BENCH_LARGE, false, false, put_many},
+                                                {"get_cached", BENCH_ONE, BENCH_LARGE, false, false, get_many},
+                                                {"put_cold", BENCH_ONE, BENCH_LARGE, true, false, put_many},
+                                                {"get_cold", BENCH_ONE, BENCH_LARGE, true, false, get_many},
+                                                {"barrier", BENCH_EVERY, BENCH_NONE, false, false, barrier_all},
+                                                {0}};
 
 int main(int argc, char **argv)
 {
