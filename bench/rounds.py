@@ -11,6 +11,7 @@ import lib
 
 # ns: half a round trip of a cache line takes 30 to 70 ns in one mode of the host, 220 to 260 in the other
 FAST_BELOW = 130
+SLOW_BELOW = 400  # what needs longer has shared its cores with somebody
 ENOUGH = 5  # rounds that may be compared
 
 UCX = (  # key, test of ucx_perftest, further arguments, iterations
@@ -31,6 +32,8 @@ class Round:
     def mode(self):
         if max(self.probes) < FAST_BELOW:
             return "fast"
+        if max(self.probes) >= SLOW_BELOW:
+            return "busy"
         return "slow" if min(self.probes) >= FAST_BELOW else "changing"
 
 
