@@ -58,11 +58,19 @@ static void perform(struct stub *stub, struct stub_event *e)
     e->complete = ++stub->clock;
 }
 
-static uint32_t in_flight(const struct stub *stub)
+/* The first that is not complete. */
+static uint64_t first_open(struct stub *stub)
+{
+    while (stub->all_before < stub->n && stub->events[stub->all_before].complete)
+        stub->all_before++;
+    return stub->all_before;
+}
+
+static uint32_t in_flight(struct stub *stub)
 {
     uint32_t out = 0;
 
-    for (uint64_t i = 0; i < stub->n; i++)
+    for (uint64_t i = first_open(stub); i < stub->n; i++)
         out += !stub->events[i].complete;
     return out;
 }
@@ -113,7 +121,7 @@ static int fence(struct ferry_transport *t, uint32_t channel, uint32_t peer)
 
 static void age(struct stub *stub)
 {
-    for (uint64_t i = 0; i < stub->n; i++)
+    for (uint64_t i = first_open(stub); i < stub->n; i++)
         if (!stub->events[i].complete && stub->events[i].wait-- == 1)
             perform(stub, &stub->events[i]);
 }
@@ -129,7 +137,7 @@ static int quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uin
     if (*ticket == 0)
         *ticket = stub->n + 1;
     age(stub);
-    for (uint64_t i = 0; i + 1 < *ticket; i++)
+    for (uint64_t i = first_open(stub); i + 1 < *ticket; i++)
         if (!stub->events[i].complete && (peer == FERRY_PEER_ALL || stub->events[i].peer == peer))
             return FERRY_AGAIN;
     return FERRY_OK;

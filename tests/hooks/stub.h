@@ -49,7 +49,7 @@ struct stub {
 
     uint8_t memory[STUB_PES][STUB_MEMORY];
     struct stub_event *events;
-    uint64_t n, asked, clock, borders[STUB_PES], quiets, progresses;
+    uint64_t n, all_before, asked, clock, borders[STUB_PES], quiets, progresses;
     int regions, keys, channels, closed;
 };
 

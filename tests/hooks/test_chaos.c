@@ -220,6 +220,33 @@ static void test_fetched_values_come_late(void **state)
     }
 }
 
+/* A private place is used again once its value was handed over. */
+static void test_places_are_used_again(void **state)
+{
+    static const char *const options[] = {"gap=0", "again=0", NULL};
+    struct run run;
+
+    (void)state;
+    start(&run, options);
+    for (int i = 0; i < 200; i++) {
+        uint64_t old = 0xeeee;
+        struct ferry_op op = {.kind = FERRY_OP_AMO,
+                              .amo = FERRY_AMO_ADD,
+                              .width = 8,
+                              .flags = FERRY_OP_FETCH,
+                              .local = &old,
+                              .key = run.program->keys[0],
+                              .length = 8,
+                              .operand = 1};
+
+        assert_int_equal(run.above.ops.amo(run.above.handle, 0, &op), FERRY_OK);
+        assert_int_equal(program_quiet(run.program, 0), FERRY_OK);
+        assert_int_equal(old, i);
+    }
+    finish(&run);
+    assert_int_equal(above_number(&run.above, "fetched aside"), 200);
+}
+
 /* ---- what it does */
 
 struct trace {
@@ -570,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_tickets_cover_exactly),
         cmocka_unit_test(test_completion_per_channel),
         cmocka_unit_test(test_fetched_values_come_late),
+        cmocka_unit_test(test_places_are_used_again),
         cmocka_unit_test(test_a_seed_replays),
         cmocka_unit_test(test_it_reorders_and_says_so),
         cmocka_unit_test(test_it_can_be_told_to_be_kind),
