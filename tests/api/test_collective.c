@@ -334,10 +334,10 @@ static void test_arguments(void **state)
 static void mismatch_body(struct pe *pe)
 {
     ferry_team_t *team;
-    char dest[128], src[128] = {0};
+    int32_t dest = 0;
     if (!EXPECT_OK(pe, ferry_team_split_strided(ferry_team_world(pe->job), 0, 1, 2, &team)))
         return;
-    int rc = pe->rank ? ferry_allgather(team, dest, src, 32) : ferry_allgather(team, dest, src, 16);
+    int rc = ferry_reduce(team, &dest, &pe->rank, 1, FERRY_TYPE_INT32, pe->rank ? FERRY_REDUCE_SUM : FERRY_REDUCE_MAX);
     REFUSED(pe, rc, FERRY_ERR_MISMATCH, "called another collective of this team, or the same with other arguments");
     REFUSED(pe, ferry_team_sync(team), FERRY_ERR_STATE, "an earlier collective call of this team failed");
     EXPECT_OK(pe, ferry_barrier(pe->job));
