@@ -69,14 +69,14 @@ static void test_all(void **state)
                     {"cswap_lat", "ns", 0, 1},      {"quiet_idle", "ns", 0, 1},    {"barrier_lat", "ns", 0, 1},
                     {"moe_ht", "GB/s", 149440, 10}, {"moe_ll", "us", 7408, 36}};
     struct command c = {0};
-    json_t *root = run_json(&c, ARGS(run, "-n", "2", perf, "--json", "all", "--iters", "20", "--warmup", "3"));
+    json_t *root = run_json(&c, ARGS(run, "-n", "2", perf, "--json", "all", "--iters", "5", "--warmup", "1"));
     assert_int_equal(json_array_size(root), sizeof expected / sizeof *expected);
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         const json_t *result = json_array_get(root, i);
         assert_string_equal(text_of(result, "test"), expected[i].name);
         assert_string_equal(text_of(result, "unit"), expected[i].unit);
         assert_int_equal((long)number_of(result, "bytes"), expected[i].bytes);
-        check_result(result, 2, expected[i].channels, 20);
+        check_result(result, 2, expected[i].channels, 5);
     }
     assert_int_equal(c.error_length, 0);
     json_decref(root);
@@ -131,7 +131,7 @@ static void test_what_a_transport_lacks(void **state)
     char setting[1024];
     snprintf(setting, sizeof setting, "FERRY_TRANSPORT=%s", getenv("TOOLS_MINIMAL"));
     struct command c = {.settings = ARGS(setting)};
-    json_t *root = run_json(&c, ARGS(run, "-n", "2", perf, "--json", "all", "-i", "20", "--warmup", "0"));
+    json_t *root = run_json(&c, ARGS(run, "-n", "2", perf, "--json", "all", "-i", "2", "--warmup", "0"));
     assert_int_equal(json_array_size(root), 13);
     for (size_t i = 0; i < 13; i++)
         assert_null(strstr(text_of(json_array_get(root, i), "test"), "get"));
