@@ -2,6 +2,7 @@
  * Requests that a peer's control thread serves while the peer computes, and descriptors that it watches. */
 #include "kit.h"
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { ECHO = 1, REFUSE = 2, WHO = 3, FULL = 4, LIE = 5 };
@@ -196,6 +197,38 @@ static void test_watch(void **state)
     kit_free(job);
 }
 
+struct slow {
+    atomic_uint entered, left;
+};
+
+static void on_slow(void *arg)
+{
+    struct slow *slow = arg;
+    struct timespec nap = {.tv_nsec = 50000000};
+    atomic_fetch_add(&slow->entered, 1);
+    nanosleep(&nap, NULL); /* what a late return looks like */
+    atomic_fetch_add(&slow->left, 1);
+}
+
+/* unwatch returns when fn has, and fn does not start again. */
+static void test_unwatch_waits(void **state)
+{
+    (void)state;
+    struct kit_job *job = kit_new(1, NULL, true);
+    struct fy_boot *boot = alone(job);
+    struct slow slow = {0};
+    int fd = eventfd(1, EFD_NONBLOCK);
+    assert_int_equal(fy_boot_watch(boot, fd, on_slow, &slow), FERRY_OK);
+    assert_true(kit_wait_count(&slow.entered, 1, 10));
+    fy_boot_unwatch(boot, fd);
+    unsigned entered = slow.entered;
+    assert_int_equal(slow.left, entered);
+    fy_boot_close(boot);
+    assert_int_equal(slow.entered, entered);
+    close(fd);
+    kit_free(job);
+}
+
 static void on_poison(void *arg)
 {
     volatile unsigned char *alive = arg; /* freed right after unwatch: the sanitizers would see a late call */
@@ -274,9 +307,9 @@ static void test_timing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_callers), cmocka_unit_test(test_answers),    cmocka_unit_test(test_no_server),
-        cmocka_unit_test(test_watch),   cmocka_unit_test(test_watch_race), cmocka_unit_test(test_watch_job),
-        cmocka_unit_test(test_timing),
+        cmocka_unit_test(test_callers),   cmocka_unit_test(test_answers),    cmocka_unit_test(test_no_server),
+        cmocka_unit_test(test_watch),     cmocka_unit_test(test_watch_race), cmocka_unit_test(test_unwatch_waits),
+        cmocka_unit_test(test_watch_job), cmocka_unit_test(test_timing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -259,6 +259,8 @@ static void test_meeting_strangers(void **state)
     double start = kit_now();
     kit_run(job);
     assert_true(kit_now() - start < 4); /* nobody waited for the silent ones to be thrown out */
+    assert_int_equal(recv(fds[20], garbage, 1, MSG_DONTWAIT), 0);          /* the oldest made room, */
+    assert_int_equal(recv(fds[SILENT - 1], garbage, 1, MSG_DONTWAIT), -1); /* the youngest need not */
     for (int i = 0; i < SILENT; i++)
         close(fds[i]);
     kit_free(job);

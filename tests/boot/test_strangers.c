@@ -205,27 +205,36 @@ static size_t make_nonsense(uint64_t *seed, uint8_t *out, size_t room)
     return sizeof(frame) + size;
 }
 
-/* PE 0 of three; the two others are played by the test. */
+/* PE 0 of three, without a meeting; the two others are played by the test. */
+static struct fy_boot *lonely(struct kit_job *job, int *deaf)
+{
+    struct fy_boot_config config = kit_config(&job->pes[0]);
+    struct ferry_error error = {.size = sizeof(error)};
+    struct fy_boot *boot;
+    config.n_pes = 1; /* starts alone, and is then told that it is one of three */
+    assert_int_equal(fy_boot_start(&config, &boot, &error), FERRY_OK);
+    boot->n = boot->self.size = 3;
+    boot->table = realloc(boot->table, 3 * sizeof(*boot->table));
+    boot->state = realloc(boot->state, 3);
+    memset(boot->state, 0, 3);
+    boot->timeout = 0.05;
+    assert_int_equal(fy_net_listen(0x0100007f, &boot->table[0], &boot->hub.listener, &error), FERRY_OK);
+    boot->table[1] = boot->table[0]; /* who looks for the others finds a stranger; */
+    if (deaf)                        /* or gets no answer, and no verdict for long */
+        assert_int_equal(fy_net_listen(0x0100007f, &boot->table[1], deaf, &error), FERRY_OK);
+    boot->table[2] = boot->table[1];
+    assert_int_equal(fy_loop_start(boot, &error), FERRY_OK);
+    return boot;
+}
+
 static void test_nonsense(void **state)
 {
     (void)state;
     uint64_t seed = 0xf00d;
-    for (int round = 0; round < 150; round++) {
+    for (int round = 0; round < 100; round++) {
         struct kit_job *job = kit_new(3, NULL, true);
-        struct kit_pe *pe = &job->pes[0];
-        struct fy_boot_config config = kit_config(pe);
+        struct fy_boot *boot = lonely(job, NULL);
         struct ferry_error error = {.size = sizeof(error)};
-        struct fy_boot *boot;
-        config.n_pes = 1; /* starts alone, and is then told that it is one of three: no meeting is needed */
-        assert_int_equal(fy_boot_start(&config, &boot, &error), FERRY_OK);
-        boot->n = boot->self.size = 3;
-        boot->table = realloc(boot->table, 3 * sizeof(*boot->table));
-        boot->state = realloc(boot->state, 3);
-        memset(boot->state, 0, 3);
-        boot->timeout = 0.05;
-        assert_int_equal(fy_net_listen(0x0100007f, &boot->table[0], &boot->hub.listener, &error), FERRY_OK);
-        boot->table[1] = boot->table[2] = boot->table[0]; /* whoever looks for them finds another */
-        assert_int_equal(fy_loop_start(boot, &error), FERRY_OK);
         struct kit_client client;
         uint32_t purpose = FY_PURPOSE_TREE + (uint32_t)(kit_random(&seed) % 3), rank = 1 + (uint32_t)(round % 2);
         kit_client_open(&client, &boot->table[0], 0, boot->secret, purpose, rank, 3);
@@ -244,11 +253,45 @@ static void test_nonsense(void **state)
     }
 }
 
+/* The right step of the right PE, but not the bytes that it claims: nothing of it is taken. */
+static void claim(uint32_t count, uint64_t length, size_t bytes)
+{
+    struct kit_job *job = kit_new(3, NULL, true);
+    int deaf;
+    struct fy_boot *boot = lonely(job, &deaf);
+    struct ferry_error error = {.size = sizeof(error)};
+    struct fy_up up = {.seq = 1, .count = count, .length = length, .step = "claims"};
+    static uint8_t all[3 * 4096], data[4096];
+    struct iovec parts[2] = {{&up, sizeof(up)}, {data, bytes}};
+    struct kit_client client;
+    kit_client_open(&client, &boot->table[0], 0, boot->secret, FY_PURPOSE_TREE, 1, 3);
+    assert_true(kit_client_run(&client, 10, false));
+    assert_true(client.ready);
+    fy_conn_send(client.conn, FY_FRAME_UP, 1, parts, 2);
+    assert_int_equal(fy_boot_allgather(boot, data, all, 4096, "claims", 20, &error), FERRY_ERR_PEER);
+    assert_non_null(strstr(error.message, "makes no sense"));
+    assert_int_equal(error.peer, 1);
+    kit_client_close(&client);
+    fy_boot_close(boot);
+    close(deaf);
+    kit_free(job);
+}
+
+static void test_claims(void **state)
+{
+    (void)state;
+    claim(1, 4096, 4095);
+    claim(1, 4096, 0);
+    claim(2, 4096, 4096);
+    claim(1, UINT64_MAX, 4096);
+    claim(0, 4096, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silent), cmocka_unit_test(test_wrong_secret), cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_huge),   cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_huge),   cmocka_unit_test(test_nonsense),     cmocka_unit_test(test_claims),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
