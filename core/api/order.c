@@ -4,7 +4,7 @@
 #include "api.h"
 
 /* Stores of direct.h, and those through ferry_ptr, which are the application's own: a full fence completes them. */
-static void complete_stores(struct ferry_ctx *ctx)
+static inline void complete_stores(struct ferry_ctx *ctx)
 {
     if (!ctx->stored && fy_likely(!atomic_load_explicit(&ctx->world->pointers_out, memory_order_relaxed)))
         return;
@@ -14,6 +14,8 @@ static void complete_stores(struct ferry_ctx *ctx)
 
 static int quiet_checked(struct ferry_ctx *ctx)
 {
+    if (!ctx->stored && !ctx->n_busy && fy_likely(!atomic_load_explicit(&ctx->world->pointers_out, memory_order_relaxed)))
+        return FERRY_OK;
     fy_count(&ctx->counters.quiets, 1);
     complete_stores(ctx);
     return ctx->n_busy ? fy_quiet_all(ctx) : FERRY_OK;

@@ -10,7 +10,9 @@
 OUT_OF_LINE int put(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, int pe, bool blocking, const char *call)
 {
     if (fy_api_open(ctx, pe))
-        return fy_put(ctx, dest, src, length, (uint32_t)pe, blocking);
+        return fy_direct_put_long(ctx, dest, src, length, (uint32_t)pe)
+                   ? FERRY_OK
+                   : fy_put(ctx, dest, src, length, (uint32_t)pe, blocking);
     int rc = fy_api_enter(&ctx, pe < 0 ? INT32_MAX : pe, call);
     if (rc != FERRY_OK)
         return rc;
@@ -22,7 +24,9 @@ OUT_OF_LINE int put(struct ferry_ctx *ctx, void *dest, const void *src, size_t l
 OUT_OF_LINE int get(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, int pe, bool blocking, const char *call)
 {
     if (fy_api_open(ctx, pe))
-        return fy_get(ctx, dest, src, length, (uint32_t)pe, blocking);
+        return fy_direct_get_long(ctx, dest, src, length, (uint32_t)pe)
+                   ? FERRY_OK
+                   : fy_get(ctx, dest, src, length, (uint32_t)pe, blocking);
     int rc = fy_api_enter(&ctx, pe < 0 ? INT32_MAX : pe, call);
     if (rc != FERRY_OK)
         return rc;

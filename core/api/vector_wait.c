@@ -65,7 +65,7 @@ static int wait_for(ferry_job_t *job, const struct look *look, bool vector, cons
     int rc = check(job, look, vector, call);
     if (rc != FERRY_OK)
         return rc;
-    struct fy_backoff backoff = {0};
+    struct fy_backoff backoff = fy_wait_start(&job->world);
     for (;;) {
         if (satisfied(look))
             return FERRY_OK;

@@ -43,7 +43,7 @@ static bool enough(const struct seen *seen, bool all)
 static int wait_words(struct ferry_job *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value, bool all,
                       size_t *index, const char *call)
 {
-    struct fy_backoff backoff = {0};
+    struct fy_backoff backoff = fy_wait_start(&job->world);
     int rc = FERRY_OK;
     for (;;) {
         struct seen seen = look(words, n, mask, cmp, value);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What a PE tells all others. Fixed width; strings are terminated. */
 struct card {
@@ -110,6 +111,13 @@ static int card_open(const struct sealed_card *cards, uint32_t pe, const struct 
     return FERRY_OK;
 }
 
+/* Of the host, not of this PE's affinity: a launcher may have bound each PE to a core of its own. */
+static uint32_t cores(void)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (uint32_t)online : 1;
+}
+
 static int judge(struct ferry_job *job, const struct sealed_card *cards, struct ferry_error *error)
 {
     const struct card *first = NULL, *card = NULL, *own;
@@ -129,6 +137,7 @@ static int judge(struct ferry_job *job, const struct sealed_card *cards, struct 
             error->peer = (int32_t)pe;
         }
     }
+    job->world.crowded = job->local_pes > cores();
     for (uint32_t pe = 1; pe < job->world.n_pes && rc == FERRY_OK; pe++) {
         rc = card_open(cards, pe, &card, error);
         if (rc == FERRY_OK)

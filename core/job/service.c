@@ -19,10 +19,10 @@ static bool serve_once(struct ferry_job *job)
 static void *service_main(void *arg)
 {
     struct ferry_job *job = arg;
-    struct fy_backoff backoff = {0};
+    struct fy_backoff backoff = fy_wait_start(&job->world);
     while (!atomic_load(&job->service_stop)) {
         if (serve_once(job))
-            backoff.rounds = 0;
+            backoff = fy_wait_start(&job->world);
         else
             fy_backoff(&backoff);
     }

@@ -187,6 +187,7 @@ int fy_channel_destroy(struct ferry_ctx *ctx)
     struct fy_world *world = ctx->world;
     fy_channel_lock(ctx);
     int rc = fy_quiet_all(ctx);
+    ctx->n_busy = 0; /* what is not complete is given up: the service thread does not move it while the lanes close */
     fy_channel_unlock(ctx);
     close_lanes(world, world->n_lanes, ctx->id);
     channel_delist(ctx);

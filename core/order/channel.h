@@ -50,6 +50,7 @@ struct fy_lane {
 
 struct fy_peer {
     _Atomic uint8_t dead;
+    _Atomic uint8_t left; /* its transport was told of the death */
     uint8_t same_host;
     int8_t lane; /* index of the lane that carries operations to it, -1: none */
 };
@@ -65,6 +66,7 @@ struct fy_world {
     uint32_t n_lanes;
     bool locked;        /* some transport needs progress by the initiator: every channel takes its lock */
     bool target_progress;
+    bool crowded;       /* more PEs on this host than cores: whoever waits should not spin on a core that another needs */
     struct fy_peer *peers;
     uint32_t queue_ops; /* per (channel, peer); 0: no bound of the core's own */
     uint64_t queue_bytes;
@@ -123,6 +125,12 @@ struct ferry_ctx {
     uint64_t fence_word;
     void *job;
 };
+
+/* The start of a wait. */
+static inline struct fy_backoff fy_wait_start(const struct fy_world *world)
+{
+    return (struct fy_backoff){world->crowded ? FY_SPIN : 0};
+}
 
 /* Lanes from the opened transports. */
 void fy_world_lanes(struct fy_world *world, struct fy_transport *const *transports, size_t n);

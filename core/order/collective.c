@@ -84,7 +84,7 @@ static int same_call(const struct step *step, uint64_t seen, uint32_t from)
 static int await(const struct step *step, uint32_t from, const uint64_t *flag)
 {
     struct ferry_team *team = step->team;
-    struct fy_backoff backoff = {0};
+    struct fy_backoff backoff = fy_wait_start(team->teams->world);
     int rc = FERRY_OK;
     for (;;) {
         uint64_t seen = fy_look(flag);

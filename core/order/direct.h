@@ -11,6 +11,8 @@
 #include <string.h>
 
 #define FY_DIRECT_MAX 64u /* bytes; up to here a copy is a handful of moves */
+/* Up to here it is a memcpy, which glibc does within the caches; beyond, the transport knows better. */
+#define FY_DIRECT_COPY_MAX ((size_t)256 * 1024)
 
 #ifdef FY_TSAN
 #define FY_DIRECT_BLOCKS 0 /* plain copies race by design; the transport has a variant that the sanitizer understands */
@@ -18,7 +20,7 @@
 #define FY_DIRECT_BLOCKS 1
 #endif
 
-/* Where `length` (<= FY_DIRECT_MAX) bytes at a symmetric address lie in this process, NULL: not to be reached so. */
+/* Where `length` (<= FY_DIRECT_COPY_MAX) bytes at a symmetric address lie in this process, NULL: not to be reached so. */
 static inline char *fy_direct(const struct ferry_ctx *ctx, const void *address, size_t length, uint32_t pe)
 {
     const struct fy_heap *heap = ctx->heap;
@@ -109,6 +111,34 @@ static inline bool fy_direct_get(struct ferry_ctx *ctx, void *dest, const void *
     const char *from = fy_direct(ctx, src, length, pe);
     if (fy_unlikely(!from || !fy_direct_fetch(dest, from, length)))
         return false;
+    fy_count(&ctx->counters.gets, 1);
+    fy_count(&ctx->counters.bytes_got, length);
+    return true;
+}
+
+/* Longer ones, out of the callers' line. */
+static inline bool fy_direct_put_long(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint32_t pe)
+{
+    if (!FY_DIRECT_BLOCKS || length - 1 >= FY_DIRECT_COPY_MAX || !src)
+        return false;
+    char *to = fy_direct(ctx, dest, length, pe);
+    if (fy_unlikely(!to))
+        return false;
+    memcpy(to, src, length);
+    ctx->stored = 1;
+    fy_count(&ctx->counters.puts, 1);
+    fy_count(&ctx->counters.bytes_put, length);
+    return true;
+}
+
+static inline bool fy_direct_get_long(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint32_t pe)
+{
+    if (!FY_DIRECT_BLOCKS || length - 1 >= FY_DIRECT_COPY_MAX || !dest)
+        return false;
+    const char *from = fy_direct(ctx, src, length, pe);
+    if (fy_unlikely(!from))
+        return false;
+    memcpy(dest, from, length);
     fy_count(&ctx->counters.gets, 1);
     fy_count(&ctx->counters.bytes_got, length);
     return true;

@@ -24,7 +24,7 @@ static int connect_ask(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32
 static int connect_phase(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, struct ferry_connect *io)
 {
     struct fy_world *world = ctx->world;
-    struct fy_backoff backoff = {0};
+    struct fy_backoff backoff = fy_wait_start(world);
     uint64_t deadline = fy_deadline(world->timeout);
     for (;;) {
         pthread_mutex_lock(&world->setup);
@@ -140,12 +140,12 @@ static int call_transport(const struct fy_lane *lane, uint32_t channel, const st
 int fy_flow_retry(struct ferry_ctx *ctx, struct fy_flow *flow, const struct ferry_op *op, int rc)
 {
     const struct fy_lane *lane = flow->lane;
-    struct fy_backoff backoff = {0};
+    struct fy_backoff backoff = fy_wait_start(ctx->world);
     uint64_t deadline = 0;
     while (rc == FERRY_AGAIN) {
         fy_count(&ctx->counters.again, 1);
         if (lane->ops->progress(lane->handle, ctx->id) == FERRY_OK)
-            backoff.rounds = 0;
+            backoff = fy_wait_start(ctx->world);
         if (fy_backoff(&backoff)) {
             int check = fy_world_check(ctx->world, (int)op->peer, "an operation waiting for room in the queue");
             if (check != FERRY_OK)

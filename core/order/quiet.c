@@ -18,7 +18,7 @@ static void flow_clear(struct ferry_ctx *ctx, struct fy_flow *flow)
 int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, uint64_t *ticket, const char *doing)
 {
     struct fy_world *world = ctx->world;
-    struct fy_backoff backoff = {0};
+    struct fy_backoff backoff = fy_wait_start(world);
     uint64_t deadline = 0;
     uint32_t ask = lane->caps->flags & FERRY_CAP_QUIET_PEER ? pe : FERRY_PEER_ALL;
     for (;;) {
@@ -28,7 +28,7 @@ int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe,
         if (rc < 0)
             return fy_flow_failed(ctx, pe == FERRY_PEER_ALL ? ctx->listed[0] : pe, -1, rc);
         if (lane->ops->progress(lane->handle, ctx->id) == FERRY_OK)
-            backoff.rounds = 0;
+            backoff = fy_wait_start(world);
         if (!fy_backoff(&backoff))
             continue;
         rc = fy_world_check(world, pe == FERRY_PEER_ALL ? -2 : (int)pe, doing);
@@ -63,6 +63,16 @@ int fy_complete_local(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe)
     return fy_quiet_pe(ctx, pe);
 }
 
+/* The transport lets go of what it still holds for the dead: the sources are the application's again. */
+static void let_go(struct fy_world *world, const struct fy_lane *lane, uint32_t pe)
+{
+    if (!atomic_load(&world->peers[pe].dead) || atomic_exchange(&world->peers[pe].left, 1))
+        return;
+    pthread_mutex_lock(&world->setup);
+    lane->ops->disconnect(lane->handle, pe);
+    pthread_mutex_unlock(&world->setup);
+}
+
 /* After a death: the living one by one, where the transport can tell; flows to the dead are given up. */
 static int quiet_survivors(struct ferry_ctx *ctx)
 {
@@ -78,6 +88,7 @@ static int quiet_survivors(struct ferry_ctx *ctx)
         if (rc == FERRY_OK)
             continue;
         result = rc;
+        let_go(ctx->world, flow->lane, pe);
         flow_clear(ctx, flow);
     }
     return result;

@@ -9,7 +9,7 @@
 int fy_wait_turn(struct fy_world *world, struct fy_backoff *backoff, int check, const char *doing)
 {
     if (world->locked && fy_world_progress(world))
-        backoff->rounds %= 256;
+        *backoff = fy_wait_start(world);
     if (!fy_backoff(backoff))
         return FERRY_OK;
     return fy_world_check(world, check, doing);
@@ -17,7 +17,7 @@ int fy_wait_turn(struct fy_world *world, struct fy_backoff *backoff, int check, 
 
 int fy_wait_word(struct fy_world *world, const uint64_t *word, int cmp, uint64_t value, int check, const char *doing)
 {
-    struct fy_backoff backoff = {0};
+    struct fy_backoff backoff = fy_wait_start(world);
     while (!fy_compare(fy_look(word), cmp, value)) {
         int rc = fy_wait_turn(world, &backoff, check, doing);
         if (rc == FERRY_OK)

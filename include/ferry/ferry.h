@@ -218,7 +218,7 @@ typedef struct ferry_stats {
     uint64_t puts, gets, atomics, signals;
     uint64_t bytes_put, bytes_got;
     uint64_t fences, fenced_operations, drains; /* drains: fences that had to wait for completion */
-    uint64_t quiets, again;                     /* again: posts that had to be repeated */
+    uint64_t quiets, again;                     /* quiets that had something to complete; posts that had to be repeated */
 } ferry_stats_t;
 FERRY_API int ferry_stats_get(ferry_job_t *job, ferry_stats_t *stats);
 
