@@ -130,10 +130,8 @@ struct perf_plan {
     uint64_t samples;
 };
 double perf_now_ns(void);
-/* Fills `values` with ns per iteration. The channel's thread. */
-int perf_take(struct perf_channel *channel, const struct perf_plan *plan, double *values);
-/* All channels of the plan, each in a thread: values[channel * plan->samples + i]. */
-int perf_crew(struct perf *perf, const struct perf_plan *plan, double *values);
+/* Warms up and fills `values` with ns per iteration, of all channels together. Each of several has a thread. */
+int perf_take(struct perf *perf, const struct perf_plan *plan, double *values);
 /* Sorts the samples. n is 1 or more. */
 void perf_summarise(double *samples, size_t n, struct perf_result *result);
 /* Takes the samples of all PEs that measured to PE 0, one after the other in perf->samples. Collective. `share`: the

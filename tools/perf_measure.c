@@ -10,7 +10,8 @@
 #define LEAST            20u                  /* iterations, however long they take */
 #define PACE_MOST        64u                  /* iterations that tell how long one takes */
 #define PACE_BYTES       (UINT64_C(16) << 20) /* that they move */
-#define SAMPLE_NS        4000.0 /* that a sample lasts at least, so that reading the clock does not show in it */
+#define SAMPLE_NS        4000.0   /* that a sample lasts at least, so that reading the clock does not show in it */
+#define CREW_NS          500000.0 /* the same where threads have to meet before each sample */
 
 static bool in_a_pair(const struct perf *perf)
 {
@@ -167,26 +168,23 @@ static struct perf_plan make_plan(const struct perf *perf, const struct perf_tes
     plan.warmup = perf->options.warmup == UINT64_MAX ? n / 10 + 1 : perf->options.warmup;
     plan.warmup = (plan.warmup + (uint64_t)plan.channels - 1) / (uint64_t)plan.channels;
     plan.batch = test->flags & PERF_WINDOWS ? perf->channels[0].window : 1;
-    while (plan.batch < plan.n && ((double)plan.batch * pace < SAMPLE_NS || plan.n / plan.batch > share))
+    const double least = plan.channels > 1 ? CREW_NS : SAMPLE_NS;
+    while (plan.batch < plan.n && ((double)plan.batch * pace < least || plan.n / plan.batch > share))
         plan.batch *= 2;
     plan.samples = plan.n / plan.batch;
     plan.samples = plan.samples > 0 ? plan.samples : 1;
     return plan;
 }
 
-/* The part of a PE that takes samples: its figures, with those of several channels added up. *values is for free. */
+/* The part of a PE that takes samples. *values is for free. */
 static int sample(struct perf *perf, const struct perf_plan *plan, size_t bytes, double **values)
 {
-    *values = calloc((size_t)plan->channels * (size_t)plan->samples, sizeof **values);
+    *values = calloc((size_t)plan->samples, sizeof **values);
     if (!*values)
         return FERRY_ERR_NOMEM;
-    int status = perf_crew(perf, plan, *values);
-    for (uint64_t i = 0; i < plan->samples && status == FERRY_OK; i++) {
-        double sum = 0;
-        for (int c = 0; c < plan->channels; c++)
-            sum += in_unit(perf, plan->test, bytes, (*values)[(uint64_t)c * plan->samples + i]);
-        (*values)[i] = sum;
-    }
+    int status = perf_take(perf, plan, *values);
+    for (uint64_t i = 0; i < plan->samples && status == FERRY_OK; i++)
+        (*values)[i] = in_unit(perf, plan->test, bytes, (*values)[i]);
     return status;
 }
 
