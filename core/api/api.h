@@ -13,8 +13,12 @@ struct ferry_job *fy_api_job(ferry_job_t *job);
 void fy_api_default_set(struct ferry_job *job);
 void fy_api_default_drop(struct ferry_job *job);
 
+/* Words that a wait or a test looks at: there, aligned, in the heap; and a comparison that exists. */
+int fy_api_words(struct ferry_job *job, const uint64_t *words, size_t n, int cmp, const char *call);
+
+#define FY_NO_PE INT32_MIN
 /* The way in for calls that the gate stops: a null context, a PE out of range, a shared context, a job in trouble. Replaces *ctx by
- * the context to use and takes its lock; FERRY_OK must be followed by fy_api_leave. pe -1: the call names none. */
+ * the context to use and takes its lock; FERRY_OK must be followed by fy_api_leave. pe FY_NO_PE: the call names none. */
 int fy_api_enter(ferry_ctx_t **ctx, int pe, const char *call);
 static inline void fy_api_leave(struct ferry_ctx *ctx)
 {

@@ -28,7 +28,7 @@ OUT_OF_LINE int careful(struct ferry_ctx *ctx, const struct atomic *a, int pe, c
 {
     if (fy_api_open(ctx, pe))
         return through_transport(ctx, a, (uint32_t)pe);
-    int rc = fy_api_enter(&ctx, pe < 0 ? INT32_MAX : pe, call);
+    int rc = fy_api_enter(&ctx, pe, call);
     if (rc != FERRY_OK)
         return rc;
     rc = through_transport(ctx, a, (uint32_t)pe);

@@ -24,7 +24,7 @@ static int call(struct ferry_ctx *ctx, const struct atomic32 *a, int pe, const c
 {
     if (fy_api_open(ctx, pe))
         return through_transport(ctx, a, (uint32_t)pe);
-    int rc = fy_api_enter(&ctx, pe < 0 ? INT32_MAX : pe, name);
+    int rc = fy_api_enter(&ctx, pe, name);
     if (rc != FERRY_OK)
         return rc;
     rc = through_transport(ctx, a, (uint32_t)pe);
@@ -83,9 +83,11 @@ int ferry_atomic32_swap(ferry_ctx_t *ctx, uint32_t *dest, uint32_t value, uint32
     return fetching(ctx, dest, FERRY_AMO_SWAP, value, old, pe, "ferry_atomic32_swap");
 }
 
-int ferry_atomic32_compare_swap(ferry_ctx_t *ctx, uint32_t *dest, uint32_t compare, uint32_t value, uint32_t *old, int pe)
+int ferry_atomic32_compare_swap(ferry_ctx_t *ctx, uint32_t *dest, uint32_t compare, uint32_t value, uint32_t *old,
+                                int pe)
 {
-    return call(ctx, &(struct atomic32){dest, FERRY_AMO_CSWAP, true, value, compare, old}, pe, "ferry_atomic32_compare_swap");
+    return call(ctx, &(struct atomic32){dest, FERRY_AMO_CSWAP, true, value, compare, old}, pe,
+                "ferry_atomic32_compare_swap");
 }
 
 int ferry_atomic32_fetch_add(ferry_ctx_t *ctx, uint32_t *dest, uint32_t value, uint32_t *old, int pe)

@@ -12,7 +12,8 @@ static int check_team(ferry_team_t *team, const char *call)
 }
 
 /* `blocks` is how many pieces of `length` bytes the larger buffer has. */
-static int check_buffers(ferry_team_t *team, const void *dest, const void *src, size_t length, size_t blocks, const char *call)
+static int check_buffers(ferry_team_t *team, const void *dest, const void *src, size_t length, size_t blocks,
+                         const char *call)
 {
     struct ferry_job *job = team->teams->job;
     size_t all;
@@ -46,8 +47,8 @@ int ferry_broadcast(ferry_team_t *team, void *dest, const void *src, size_t leng
     if (rc != FERRY_OK)
         return rc;
     if ((uint32_t)root >= team->n)
-        return fy_usage((struct ferry_job *)team->teams->job, "%s: root %d is out of range, the team has 0 to %u", call, root,
-                        team->n - 1);
+        return fy_usage((struct ferry_job *)team->teams->job, "%s: root %d is out of range, the team has 0 to %u", call,
+                        root, team->n - 1);
     rc = check_buffers(team, dest, team->me == (uint32_t)root ? src : dest, length, 1, call);
     return rc == FERRY_OK ? fy_team_broadcast(team, dest, src, length, (uint32_t)root, call) : rc;
 }
@@ -78,8 +79,8 @@ int ferry_reduce(ferry_team_t *team, void *dest, const void *src, size_t count, 
         return rc;
     const struct fy_reduction *reduction = fy_reduction(type, op);
     if (!reduction)
-        return fy_usage((struct ferry_job *)team->teams->job, "%s: type %d or operation %d is none of enum ferry_type, ferry_reduce_op",
-                        call, type, op);
+        return fy_usage((struct ferry_job *)team->teams->job,
+                        "%s: type %d or operation %d is none of enum ferry_type, ferry_reduce_op", call, type, op);
     rc = check_buffers(team, dest, src, count, reduction->width, call);
     return rc == FERRY_OK ? fy_team_reduce(team, dest, src, count, reduction, call) : rc;
 }

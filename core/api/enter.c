@@ -30,12 +30,30 @@ int fy_api_enter(ferry_ctx_t **ctx, int pe, const char *call)
         *ctx = job->default_ctx;
     }
     struct fy_world *world = (*ctx)->world;
-    if (pe != -1 && (uint32_t)pe >= world->n_pes)
+    if (pe != FY_NO_PE && (uint32_t)pe >= world->n_pes)
         return fy_fail(world, FERRY_ERR_ARG, -1, (int)(*ctx)->id, -1, NULL, "%s: pe %d is out of range, the job has 0 to %u",
                        call, pe, world->n_pes - 1);
-    int rc = fy_world_check(world, pe == -1 ? (int)world->my_pe : pe, call);
+    int rc = fy_world_check(world, pe == FY_NO_PE ? (int)world->my_pe : pe, call);
     if (rc != FERRY_OK)
         return rc;
     fy_channel_lock(*ctx);
+    return FERRY_OK;
+}
+
+int fy_api_words(struct ferry_job *job, const uint64_t *words, size_t n, int cmp, const char *call)
+{
+    if (cmp < FERRY_CMP_EQ || cmp > FERRY_CMP_LE)
+        return fy_usage(job, "%s: comparison %d is none of enum ferry_cmp", call, cmp);
+    if (n == 0)
+        return FERRY_OK;
+    if (!words)
+        return fy_usage(job, "%s: the word is null", call);
+    if ((uintptr_t)words & 7)
+        return fy_usage(job, "%s: word %p is not aligned to 8 bytes", call, (const void *)words);
+    uint64_t backed = atomic_load(&job->heap->backed), at = (uint64_t)((uintptr_t)words - (uintptr_t)job->heap->base);
+    if (at >= backed)
+        return fy_usage(job, "%s: word %p is not in the symmetric heap", call, (const void *)words);
+    if (n > (backed - at) / 8)
+        return fy_usage(job, "%s: %zu words at %p go past the end of the symmetric heap", call, n, (const void *)words);
     return FERRY_OK;
 }

@@ -6,6 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
+/* For failures before there is a job, with its log, to speak of. */
+static void log_alone(const struct ferry_error *error)
+{
+    struct fy_log log;
+    fy_log_init(&log);
+    fy_log_record(&log, FERRY_LOG_ERROR, "", error);
+}
+
 int ferry_init(const ferry_attr_t *attr, ferry_job_t **job)
 {
     ferry_attr_t all = {.size = sizeof(all)};
@@ -13,8 +21,12 @@ int ferry_init(const ferry_attr_t *attr, ferry_job_t **job)
     if (job)
         *job = NULL;
     if (attr) {
-        if (attr->size < sizeof(size_t) || attr->size > 4096)
+        if (attr->size < sizeof(size_t) || attr->size > 4096) {
+            struct ferry_error error;
+            fy_error_set(&error, FERRY_ERR_ARG, "set it to sizeof(ferry_attr_t)", "attribute size is %zu", attr->size);
+            log_alone(&error);
             return FERRY_ERR_ARG;
+        }
         memcpy(&all, attr, attr->size < sizeof(all) ? attr->size : sizeof(all));
     }
     int rc = fy_job_init(&all, &made);
@@ -130,13 +142,6 @@ int ferry_stats_get(ferry_job_t *job, ferry_stats_t *stats)
     return FERRY_OK;
 }
 
-static void log_meeting_error(const struct ferry_error *error)
-{
-    struct fy_log log;
-    fy_log_init(&log);
-    fy_log_record(&log, FERRY_LOG_ERROR, "", error);
-}
-
 int ferry_uniqueid_create(ferry_uniqueid_t *id)
 {
     if (!id)
@@ -150,7 +155,7 @@ int ferry_uniqueid_create(ferry_uniqueid_t *id)
         fy_options_free(&options);
     }
     if (rc != FERRY_OK)
-        log_meeting_error(&error);
+        log_alone(&error);
     return rc;
 }
 

@@ -34,7 +34,7 @@ int ferry_fence(ferry_ctx_t *ctx)
         fence_open(ctx);
         return FERRY_OK;
     }
-    int rc = fy_api_enter(&ctx, -1, "ferry_fence");
+    int rc = fy_api_enter(&ctx, FY_NO_PE, "ferry_fence");
     if (rc != FERRY_OK)
         return rc;
     fence_open(ctx);
@@ -46,7 +46,7 @@ int ferry_quiet(ferry_ctx_t *ctx)
 {
     if (fy_api_open(ctx, 0))
         return quiet_checked(ctx);
-    int rc = fy_api_enter(&ctx, -1, "ferry_quiet");
+    int rc = fy_api_enter(&ctx, FY_NO_PE, "ferry_quiet");
     if (rc != FERRY_OK)
         return rc;
     rc = quiet_checked(ctx);
@@ -56,7 +56,7 @@ int ferry_quiet(ferry_ctx_t *ctx)
 
 int ferry_quiet_pe(ferry_ctx_t *ctx, int pe)
 {
-    int rc = fy_api_enter(&ctx, pe < 0 ? INT32_MAX : pe, "ferry_quiet_pe");
+    int rc = fy_api_enter(&ctx, pe, "ferry_quiet_pe");
     if (rc != FERRY_OK)
         return rc;
     fy_count(&ctx->counters.quiets, 1);

@@ -13,7 +13,7 @@ OUT_OF_LINE int put(struct ferry_ctx *ctx, void *dest, const void *src, size_t l
         return fy_direct_put_long(ctx, dest, src, length, (uint32_t)pe)
                    ? FERRY_OK
                    : fy_put(ctx, dest, src, length, (uint32_t)pe, blocking);
-    int rc = fy_api_enter(&ctx, pe < 0 ? INT32_MAX : pe, call);
+    int rc = fy_api_enter(&ctx, pe, call);
     if (rc != FERRY_OK)
         return rc;
     rc = fy_put(ctx, dest, src, length, (uint32_t)pe, blocking);
@@ -27,7 +27,7 @@ OUT_OF_LINE int get(struct ferry_ctx *ctx, void *dest, const void *src, size_t l
         return fy_direct_get_long(ctx, dest, src, length, (uint32_t)pe)
                    ? FERRY_OK
                    : fy_get(ctx, dest, src, length, (uint32_t)pe, blocking);
-    int rc = fy_api_enter(&ctx, pe < 0 ? INT32_MAX : pe, call);
+    int rc = fy_api_enter(&ctx, pe, call);
     if (rc != FERRY_OK)
         return rc;
     rc = fy_get(ctx, dest, src, length, (uint32_t)pe, blocking);
@@ -39,7 +39,7 @@ OUT_OF_LINE int put_signal(struct ferry_ctx *ctx, void *dest, const void *src, s
 {
     if (fy_api_open(ctx, pe))
         return fy_put_signal(ctx, dest, src, length, signal, value, how, (uint32_t)pe, blocking);
-    int rc = fy_api_enter(&ctx, pe < 0 ? INT32_MAX : pe, call);
+    int rc = fy_api_enter(&ctx, pe, call);
     if (rc != FERRY_OK)
         return rc;
     rc = fy_put_signal(ctx, dest, src, length, signal, value, how, (uint32_t)pe, blocking);
@@ -51,7 +51,7 @@ OUT_OF_LINE int signal_only(struct ferry_ctx *ctx, uint64_t *signal, uint64_t va
 {
     if (fy_api_open(ctx, pe))
         return fy_signal(ctx, signal, value, how, (uint32_t)pe);
-    int rc = fy_api_enter(&ctx, pe < 0 ? INT32_MAX : pe, call);
+    int rc = fy_api_enter(&ctx, pe, call);
     if (rc != FERRY_OK)
         return rc;
     rc = fy_signal(ctx, signal, value, how, (uint32_t)pe);

@@ -17,17 +17,19 @@ static void *element_at(const struct side *side, size_t i)
 static int too_far(struct ferry_ctx *ctx, uint32_t pe, ptrdiff_t stride, size_t element, size_t count, const char *call)
 {
     return fy_fail(ctx->world, FERRY_ERR_ARG, (int)pe, (int)ctx->id, -1, NULL,
-                   "%s: %zu elements of %zu bytes with stride %td are more than an address can say", call, count, element, stride);
+                   "%s: %zu elements of %zu bytes with stride %td are more than an address can say", call, count,
+                   element, stride);
 }
 
-static int side_fill(struct ferry_ctx *ctx, struct side *side, const void *first, ptrdiff_t stride, size_t element, size_t count,
-                     uint32_t pe, const char *call)
+static int side_fill(struct ferry_ctx *ctx, struct side *side, const void *first, ptrdiff_t stride, size_t element,
+                     size_t count, uint32_t pe, const char *call)
 {
     ptrdiff_t span;
     side->first = (uintptr_t)first;
     if (element > PTRDIFF_MAX || count > PTRDIFF_MAX ||
         __builtin_mul_overflow(stride, (ptrdiff_t)element, &side->step) ||
-        __builtin_mul_overflow(side->step, (ptrdiff_t)count - 1, &span) || span > PTRDIFF_MAX / 2 || span < PTRDIFF_MIN / 2)
+        __builtin_mul_overflow(side->step, (ptrdiff_t)count - 1, &span) || span > PTRDIFF_MAX / 2 ||
+        span < PTRDIFF_MIN / 2)
         return too_far(ctx, pe, stride, element, count, call);
     return FERRY_OK;
 }
@@ -41,14 +43,15 @@ static int whole_side(struct ferry_ctx *ctx, const struct side *side, size_t ele
     return fy_locate(ctx, low, (size_t)((uintptr_t)high - (uintptr_t)low) + element, pe, &place);
 }
 
-static int transfer(struct ferry_ctx *ctx, bool put, const struct side *dest, const struct side *src, size_t element, size_t count,
-                    uint32_t pe)
+static int transfer(struct ferry_ctx *ctx, bool put, const struct side *dest, const struct side *src, size_t element,
+                    size_t count, uint32_t pe)
 {
     int rc = whole_side(ctx, put ? dest : src, element, count, pe);
     if (rc == FERRY_OK && dest->step == (ptrdiff_t)element && src->step == (ptrdiff_t)element)
         return put ? fy_put(ctx, element_at(dest, 0), element_at(src, 0), element * count, pe, true)
                    : fy_get(ctx, element_at(dest, 0), element_at(src, 0), element * count, pe, true);
-    bool free_at_once = put; /* the first put, and all if puts of this size are copied, leave the source free on return */
+    /* the first put, and all if puts of this size are copied, leave the source free on return */
+    bool free_at_once = put;
     for (size_t i = 0; i < count && rc == FERRY_OK; i++) {
         void *to = element_at(dest, i);
         const void *from = element_at(src, i);
@@ -59,12 +62,12 @@ static int transfer(struct ferry_ctx *ctx, bool put, const struct side *dest, co
     return rc == FERRY_OK && !free_at_once ? fy_complete_local(ctx, &ctx->flows[pe], pe) : rc;
 }
 
-static int strided(ferry_ctx_t *ctx, bool put, void *dest, const void *src, const ptrdiff_t strides[2], size_t element, size_t count,
-                   int pe)
+static int strided(ferry_ctx_t *ctx, bool put, void *dest, const void *src, const ptrdiff_t strides[2], size_t element,
+                   size_t count, int pe)
 {
     const char *call = put ? "ferry_iput" : "ferry_iget";
     struct side to, from;
-    int rc = fy_api_enter(&ctx, pe < 0 ? INT32_MAX : pe, call);
+    int rc = fy_api_enter(&ctx, pe, call);
     if (rc != FERRY_OK)
         return rc;
     if (element && count) {
@@ -80,14 +83,14 @@ static int strided(ferry_ctx_t *ctx, bool put, void *dest, const void *src, cons
     return rc;
 }
 
-int ferry_iput(ferry_ctx_t *ctx, void *dest, const void *src, ptrdiff_t dest_stride, ptrdiff_t src_stride, size_t element,
-               size_t count, int pe)
+int ferry_iput(ferry_ctx_t *ctx, void *dest, const void *src, ptrdiff_t dest_stride, ptrdiff_t src_stride,
+               size_t element, size_t count, int pe)
 {
     return strided(ctx, true, dest, src, (const ptrdiff_t[]){dest_stride, src_stride}, element, count, pe);
 }
 
-int ferry_iget(ferry_ctx_t *ctx, void *dest, const void *src, ptrdiff_t dest_stride, ptrdiff_t src_stride, size_t element,
-               size_t count, int pe)
+int ferry_iget(ferry_ctx_t *ctx, void *dest, const void *src, ptrdiff_t dest_stride, ptrdiff_t src_stride,
+               size_t element, size_t count, int pe)
 {
     return strided(ctx, false, dest, src, (const ptrdiff_t[]){dest_stride, src_stride}, element, count, pe);
 }

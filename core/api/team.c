@@ -56,8 +56,8 @@ int ferry_team_split_strided(ferry_team_t *parent, int start, int stride, int si
         return fy_usage(job, "%s: stride 0 would make one pe a member twice", call);
     int64_t last = (int64_t)start + (int64_t)stride * (size - 1);
     if (start < 0 || (uint32_t)start >= parent->n || last < 0 || last >= (int64_t)parent->n)
-        return fy_usage(job, "%s: members %d to %" PRId64 " are not all in the parent, which has 0 to %u", call, start, last,
-                        parent->n - 1);
+        return fy_usage(job, "%s: members %d to %" PRId64 " are not all in the parent, which has 0 to %u", call, start,
+                        last, parent->n - 1);
     return fy_team_split(parent, (uint32_t)start, stride, (uint32_t)size, team);
 }
 
@@ -66,7 +66,8 @@ int ferry_team_destroy(ferry_team_t *team)
     if (!team)
         return no_team("ferry_team_destroy");
     if (team->slot < 2)
-        return fy_usage((struct ferry_job *)team->teams->job, "ferry_team_destroy: the %s team stays until ferry_finalize",
+        return fy_usage((struct ferry_job *)team->teams->job,
+                        "ferry_team_destroy: the %s team stays until ferry_finalize",
                         team->slot == 0 ? "world" : "shared");
     return fy_team_release(team);
 }

@@ -20,14 +20,11 @@ struct look {
 
 static int check(struct ferry_job *job, const struct look *look, bool vector, const char *call)
 {
-    if (look->n && !look->words)
-        return fy_usage(job, "%s: the words are null", call);
-    if ((uintptr_t)look->words & 7)
-        return fy_usage(job, "%s: word %p is not aligned to 8 bytes", call, (const void *)look->words);
+    int rc = fy_api_words(job, look->words, look->n, look->cmp, call);
+    if (rc != FERRY_OK)
+        return rc;
     if (look->n && vector && !look->values)
         return fy_usage(job, "%s: the values are null", call);
-    if (look->cmp < FERRY_CMP_EQ || look->cmp > FERRY_CMP_LE)
-        return fy_usage(job, "%s: comparison %d is none of enum ferry_cmp", call, look->cmp);
     if (look->want == WANT_SOME && (!look->count || (look->n && !look->indices)))
         return fy_usage(job, "%s: the place for indices or count is null", call);
     if (look->want == WANT_ANY && !look->indices)
@@ -97,10 +94,11 @@ int ferry_wait_until_some(ferry_job_t *job, const uint64_t *words, size_t n, con
                     "ferry_wait_until_some");
 }
 
-int ferry_test_some(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value, size_t *indices,
-                    size_t *count)
+int ferry_test_some(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value,
+                    size_t *indices, size_t *count)
 {
-    return test_for(job, &(struct look){words, n, mask, cmp, value, NULL, WANT_SOME, indices, count}, false, "ferry_test_some");
+    return test_for(job, &(struct look){words, n, mask, cmp, value, NULL, WANT_SOME, indices, count}, false,
+                    "ferry_test_some");
 }
 
 int ferry_wait_until_any_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
@@ -124,19 +122,22 @@ int ferry_wait_until_some_vector(ferry_job_t *job, const uint64_t *words, size_t
                     "ferry_wait_until_some_vector");
 }
 
-int ferry_test_any_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, const uint64_t *values,
-                          size_t *index)
+int ferry_test_any_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
+                          const uint64_t *values, size_t *index)
 {
-    return test_for(job, &(struct look){words, n, mask, cmp, 0, values, WANT_ANY, index, NULL}, true, "ferry_test_any_vector");
+    return test_for(job, &(struct look){words, n, mask, cmp, 0, values, WANT_ANY, index, NULL}, true,
+                    "ferry_test_any_vector");
 }
 
-int ferry_test_all_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, const uint64_t *values)
+int ferry_test_all_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
+                          const uint64_t *values)
 {
-    return test_for(job, &(struct look){words, n, mask, cmp, 0, values, WANT_ALL, NULL, NULL}, true, "ferry_test_all_vector");
+    return test_for(job, &(struct look){words, n, mask, cmp, 0, values, WANT_ALL, NULL, NULL}, true,
+                    "ferry_test_all_vector");
 }
 
-int ferry_test_some_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, const uint64_t *values,
-                           size_t *indices, size_t *count)
+int ferry_test_some_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
+                           const uint64_t *values, size_t *indices, size_t *count)
 {
     return test_for(job, &(struct look){words, n, mask, cmp, 0, values, WANT_SOME, indices, count}, true,
                     "ferry_test_some_vector");

@@ -3,17 +3,6 @@
  * Waits: any thread. Barrier and sync: one thread per PE at a time. */
 #include "api.h"
 
-static int check_words(struct ferry_job *job, const uint64_t *words, size_t n, int cmp, const char *call)
-{
-    if (!words && n)
-        return fy_usage(job, "%s: the word is null", call);
-    if ((uintptr_t)words & 7)
-        return fy_usage(job, "%s: word %p is not aligned to 8 bytes", call, (const void *)words);
-    if (cmp < FERRY_CMP_EQ || cmp > FERRY_CMP_LE)
-        return fy_usage(job, "%s: comparison %d is none of enum ferry_cmp", call, cmp);
-    return FERRY_OK;
-}
-
 /* How many words there are to look at, and which of them holds. */
 struct seen {
     size_t wanted, holding, which;
@@ -62,7 +51,7 @@ int ferry_wait_until(ferry_job_t *job, const uint64_t *word, int cmp, uint64_t v
     job = fy_api_job(job);
     if (!job)
         return FERRY_ERR_STATE;
-    int rc = check_words(job, word, 1, cmp, "ferry_wait_until");
+    int rc = fy_api_words(job, word, 1, cmp, "ferry_wait_until");
     return rc == FERRY_OK ? fy_wait_word(&job->world, word, cmp, value, -1, "ferry_wait_until") : rc;
 }
 
@@ -72,7 +61,7 @@ int ferry_wait_until_any(ferry_job_t *job, const uint64_t *words, size_t n, cons
     job = fy_api_job(job);
     if (!job)
         return FERRY_ERR_STATE;
-    int rc = check_words(job, words, n, cmp, "ferry_wait_until_any");
+    int rc = fy_api_words(job, words, n, cmp, "ferry_wait_until_any");
     if (rc == FERRY_OK && !index)
         rc = fy_usage(job, "ferry_wait_until_any: index is null");
     return rc == FERRY_OK ? wait_words(job, words, n, mask, cmp, value, false, index, "ferry_wait_until_any") : rc;
@@ -83,7 +72,7 @@ int ferry_wait_until_all(ferry_job_t *job, const uint64_t *words, size_t n, cons
     job = fy_api_job(job);
     if (!job)
         return FERRY_ERR_STATE;
-    int rc = check_words(job, words, n, cmp, "ferry_wait_until_all");
+    int rc = fy_api_words(job, words, n, cmp, "ferry_wait_until_all");
     return rc == FERRY_OK ? wait_words(job, words, n, mask, cmp, value, true, NULL, "ferry_wait_until_all") : rc;
 }
 
@@ -93,7 +82,7 @@ static int test_words(ferry_job_t *job, const uint64_t *words, size_t n, const i
     job = fy_api_job(job);
     if (!job)
         return FERRY_ERR_STATE;
-    int rc = check_words(job, words, n, cmp, call);
+    int rc = fy_api_words(job, words, n, cmp, call);
     if (rc != FERRY_OK)
         return rc;
     if (job->world.locked)

@@ -18,7 +18,8 @@ const struct ferry_option fy_core_options[] = {
     {"channels", FERRY_OPTION_INT, 0, "64", NULL,
      "Most contexts that exist at once in a PE, the default one included."},
     {"timeout", FERRY_OPTION_SECONDS, 0, "60", NULL,
-     "Bound, in seconds, on init, connecting and operations already posted; waits on memory and barriers have none."},
+     "Bound, in seconds, on init, connecting and operations already posted; waits on memory, barriers and other collective "
+     "calls have none. 0: no bound."},
     {"peer_timeout", FERRY_OPTION_SECONDS, 0, "10", NULL,
      "Seconds without a sign of life after which a PE counts as dead; 0 switches such verdicts off, lost connections "
      "included."},

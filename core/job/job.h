@@ -26,6 +26,7 @@ struct ferry_job {
     struct fy_teams *teams;
     struct ferry_ctx *default_ctx;
     uint32_t local_pes;
+    bool running; /* init is over: collective calls have no time limit, since a peer may compute for an hour */
     uint8_t secret[FERRY_SECRET_BYTES];
     uint64_t job_id;
 

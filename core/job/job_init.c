@@ -41,7 +41,13 @@ static int read_options(struct ferry_job *job, const ferry_attr_t *attr, struct 
         return rc;
     job->log.level = (int)fy_options_number(&job->options, "log");
     job->world.timeout = fy_options_seconds(&job->options, "timeout");
-    job->world.queue_ops = (uint32_t)fy_options_number(&job->options, "queue_ops");
+    int64_t queue_ops = fy_options_number(&job->options, "queue_ops");
+    if (queue_ops < 0 || queue_ops > INT32_MAX) {
+        fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_QUEUE_OPS is %lld, accepted are 0 to %d", (long long)queue_ops,
+                     INT32_MAX);
+        return FERRY_ERR_CONFIG;
+    }
+    job->world.queue_ops = (uint32_t)queue_ops;
     job->world.queue_bytes = (uint64_t)fy_options_number(&job->options, "queue_bytes");
     int64_t channels = fy_options_number(&job->options, "channels");
     if (channels < 1 || channels > 65536) {
@@ -210,7 +216,7 @@ static int open_transports(struct ferry_job *job, struct ferry_error *error)
 static int heap_allgather(void *arg, const void *mine, void *all, size_t length, const char *step, struct ferry_error *error)
 {
     struct ferry_job *job = arg;
-    return fy_boot_allgather(job->boot, mine, all, length, step, job->world.timeout, error);
+    return fy_boot_allgather(job->boot, mine, all, length, step, job->running ? 0 : job->world.timeout, error);
 }
 
 static int heap_transport_of(void *arg, uint32_t pe)
@@ -332,6 +338,7 @@ int fy_job_init(const ferry_attr_t *attr, struct ferry_job **out)
         memcpy(attr->error, &error, error.size);
     }
     if (rc == FERRY_OK) {
+        job->running = true;
         *out = job;
         return rc;
     }

@@ -375,13 +375,31 @@ static void test_49_passive_target(void **state)
     pes_check(2, passive_body, NULL);
 }
 
+/* A PE may be late for a collective call, by more than FERRY_TIMEOUT. */
+static void late_body(struct pe *pe)
+{
+    double end = pes_now() + (pe->rank == 1 ? 3 : 0);
+    while (pes_now() < end)
+        usleep(1000);
+    void *memory = ferry_malloc(pe->job, 64);
+    EXPECT(pe, memory != NULL);
+    EXPECT_OK(pe, ferry_free(pe->job, memory));
+}
+
+static void test_late_for_malloc(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"FERRY_TIMEOUT=1", NULL};
+    pes_check_options(3, late_body, NULL, options);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest threads_only[] = {
         cmocka_unit_test(test_sizes_of_jobs),       cmocka_unit_test(test_55_init_finalize_again),
         cmocka_unit_test(test_several_jobs),        cmocka_unit_test(test_bootstrap_functions),
         cmocka_unit_test(test_abort_reaches_all),   cmocka_unit_test(test_49_passive_target),
-        cmocka_unit_test(test_64_pes_on_two_cores),
+        cmocka_unit_test(test_64_pes_on_two_cores), cmocka_unit_test(test_late_for_malloc),
     };
     const struct CMUnitTest processes[] = {
         cmocka_unit_test(test_processes),           cmocka_unit_test(test_53_killed_in_barrier),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * 32-bit atomics, single values, strided data, waits for several words, error handlers, over the transport in TEST_TRANSPORT.
- * PEs are threads; the numbers in names are the items of the contract in docs/semantics.md. */
+ * 32-bit atomics, single values, strided data, waits for several words, error handlers, over the transport in
+ * TEST_TRANSPORT. PEs are threads; the numbers in names are the items of the contract in docs/semantics.md. */
 #include "pes.h"
+#include "refused.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,18 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void refused(struct pe *pe, int rc, int wanted, const char *text, int line)
-{
-    struct ferry_error error = {.size = sizeof(error)};
-    EXPECT_OK(pe, ferry_last_error(pe->job, &error));
-    if (rc == wanted && error.status == wanted && strstr(error.message, text))
-        return;
-    fprintf(stderr, "line %d: got %s, '%s'; wanted %s with '%s'\n", line, ferry_status_string(rc), error.message,
-            ferry_status_string(wanted), text);
-    EXPECT(pe, !"refused as expected");
-}
-#define REFUSED(pe, call, status, text) refused(pe, call, status, text, __LINE__)
 
 /* Loopback has 32-bit atomics. Another transport may lack them: then it says so by name, and nothing is written. */
 static bool has_atomics32(struct pe *pe, uint32_t *word)
@@ -96,7 +85,8 @@ static void atomics32_body(struct pe *pe)
         EXPECT_OK(pe, ferry_barrier(pe->job));
         EXPECT(pe, pe->rank != 0 || words[9] == 1000u * (unsigned)pe->n);
     }
-    REFUSED(pe, ferry_atomic32_inc(pe->ctx, (uint32_t *)((uintptr_t)words + 2), 1), FERRY_ERR_ARG, "is not aligned to 4 bytes");
+    REFUSED(pe, ferry_atomic32_inc(pe->ctx, (uint32_t *)((uintptr_t)words + 2), 1), FERRY_ERR_ARG,
+            "is not aligned to 4 bytes");
     REFUSED(pe, ferry_atomic32_add(pe->ctx, words, 1, 2), FERRY_ERR_ARG, "ferry_atomic32_add: pe 2 is out of range");
     EXPECT_OK(pe, ferry_barrier(pe->job));
     EXPECT(pe, words[0] == 0 && words[2] == 0 && words[4] == 0 && words[8] == 0 && words[10] == 0);
@@ -123,7 +113,8 @@ static void values_body(struct pe *pe)
     EXPECT(pe, wide[0] == 0 && wide[2] == 0 && narrow[0] == 0 && narrow[2] == 0);
     EXPECT_OK(pe, ferry_g(pe->ctx, &wide[1], &wide_back, to));
     EXPECT_OK(pe, ferry_g32(pe->ctx, &narrow[1], &narrow_back, to));
-    EXPECT(pe, wide_back == 0x0102030405060708u + (unsigned)pe->rank && narrow_back == 0x0a0b0c0du + (unsigned)pe->rank);
+    EXPECT(pe,
+           wide_back == 0x0102030405060708u + (unsigned)pe->rank && narrow_back == 0x0a0b0c0du + (unsigned)pe->rank);
     REFUSED(pe, ferry_g(pe->ctx, wide, NULL, to), FERRY_ERR_ARG, "local buffer is null");
     REFUSED(pe, ferry_p(pe->ctx, &wide_back, 1, to), FERRY_ERR_ARG, "not in the symmetric heap");
     EXPECT_OK(pe, ferry_barrier(pe->job));
@@ -183,9 +174,9 @@ static void one_shape(struct pe *pe, uint8_t *area, const struct shape *s, int t
 
 static void strided_body(struct pe *pe)
 {
-    static const struct shape shapes[] = {{4, 10, 1, 1}, {8, 16, 3, 1},   {1, 100, 2, 5},  {3, 33, 1, 4}, {16, 7, -2, 1},
-                                          {8, 9, 2, -3}, {300, 5, 2, 1},  {8, 1, 5, 9},    {8, 0, 1, 1},  {0, 5, 1, 1},
-                                          {2, 50, -1, -1}, {4, 20, 400, 1}, {1000, 4, 3, 2}};
+    static const struct shape shapes[] = {
+        {4, 10, 1, 1}, {8, 16, 3, 1}, {1, 100, 2, 5}, {3, 33, 1, 4},   {16, 7, -2, 1},  {8, 9, 2, -3},  {300, 5, 2, 1},
+        {8, 1, 5, 9},  {8, 0, 1, 1},  {0, 5, 1, 1},   {2, 50, -1, -1}, {4, 20, 400, 1}, {1000, 4, 3, 2}};
     uint8_t *area = ferry_malloc(pe->job, STRIDED_ROOM), local[64];
     uint64_t span = (uint64_t)1 << 40;
     if (!EXPECT(pe, area))
@@ -196,8 +187,10 @@ static void strided_body(struct pe *pe)
     REFUSED(pe, ferry_iput(pe->ctx, area, NULL, 1, 1, 8, 2, 0), FERRY_ERR_ARG, "local buffer is null");
     REFUSED(pe, ferry_iget(pe->ctx, NULL, area, 1, 1, 8, 2, 0), FERRY_ERR_ARG, "local buffer is null");
     REFUSED(pe, ferry_iput(pe->ctx, local, local, 1, 1, 8, 2, 0), FERRY_ERR_ARG, "not in the symmetric heap");
-    REFUSED(pe, ferry_iput(pe->ctx, area, local, (ptrdiff_t)span, 1, 8, 2, 0), FERRY_ERR_ARG, "past the end of its segment");
-    REFUSED(pe, ferry_iput(pe->ctx, area, local, PTRDIFF_MAX, 1, 8, 2, 0), FERRY_ERR_ARG, "more than an address can say");
+    REFUSED(pe, ferry_iput(pe->ctx, area, local, (ptrdiff_t)span, 1, 8, 2, 0), FERRY_ERR_ARG,
+            "past the end of its segment");
+    REFUSED(pe, ferry_iput(pe->ctx, area, local, PTRDIFF_MAX, 1, 8, 2, 0), FERRY_ERR_ARG,
+            "more than an address can say");
     REFUSED(pe, ferry_iget(pe->ctx, local, area, 1, 1, SIZE_MAX, 2, 0), FERRY_ERR_ARG, "more than an address can say");
     REFUSED(pe, ferry_iput(pe->ctx, area, local, 1, 1, 8, 2, 9), FERRY_ERR_ARG, "ferry_iput: pe 9 is out of range");
     EXPECT_OK(pe, ferry_barrier(pe->job));
@@ -245,13 +238,17 @@ static void vectors_body(struct pe *pe)
     EXPECT_OK(pe, ferry_wait_until_some(j, words, N, NULL, FERRY_CMP_GT, 4, indices, &count));
     EXPECT(pe, count == 2 && indices[0] == 4 && indices[1] == 5);
     EXPECT(pe, ferry_test_some(j, words, N, NULL, FERRY_CMP_GT, 4, indices, &count) == 1 && count == 2);
-    REFUSED(pe, ferry_test_some(j, words, N, NULL, FERRY_CMP_GT, 4, NULL, &count), FERRY_ERR_ARG, "ferry_test_some: the place for");
-    REFUSED(pe, ferry_wait_until_some(j, words, N, NULL, FERRY_CMP_GT, 4, indices, NULL), FERRY_ERR_ARG, "indices or count is null");
-    REFUSED(pe, ferry_wait_until_all_vector(j, words, N, NULL, FERRY_CMP_EQ, NULL), FERRY_ERR_ARG, "the values are null");
+    REFUSED(pe, ferry_test_some(j, words, N, NULL, FERRY_CMP_GT, 4, NULL, &count), FERRY_ERR_ARG,
+            "ferry_test_some: the place for");
+    REFUSED(pe, ferry_wait_until_some(j, words, N, NULL, FERRY_CMP_GT, 4, indices, NULL), FERRY_ERR_ARG,
+            "indices or count is null");
+    REFUSED(pe, ferry_wait_until_all_vector(j, words, N, NULL, FERRY_CMP_EQ, NULL), FERRY_ERR_ARG,
+            "the values are null");
     REFUSED(pe, ferry_test_any_vector(j, words, N, NULL, FERRY_CMP_EQ, values, NULL), FERRY_ERR_ARG, "index is null");
     REFUSED(pe, ferry_test_all_vector(j, words, N, NULL, 6, values), FERRY_ERR_ARG, "comparison 6");
-    REFUSED(pe, ferry_test_all_vector(j, NULL, N, NULL, 0, values), FERRY_ERR_ARG, "the words are null");
-    REFUSED(pe, ferry_test_all_vector(j, (uint64_t *)((uintptr_t)words + 4), N, NULL, 0, values), FERRY_ERR_ARG, "not aligned");
+    REFUSED(pe, ferry_test_all_vector(j, NULL, N, NULL, 0, values), FERRY_ERR_ARG, "ferry_test_all_vector: the word");
+    REFUSED(pe, ferry_test_all_vector(j, (uint64_t *)((uintptr_t)words + 4), N, NULL, 0, values), FERRY_ERR_ARG,
+            "not aligned");
     EXPECT_OK(pe, ferry_barrier(j));
 }
 

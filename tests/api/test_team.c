@@ -2,6 +2,7 @@
  * Teams: who is in them, numbers and their translation, teams of teams, many of them, several threads with a team each.
  * PEs are threads; the numbers in names are the items of the contract in docs/semantics.md. */
 #include "pes.h"
+#include "refused.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -11,18 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void refused(struct pe *pe, int rc, int wanted, const char *text, int line)
-{
-    struct ferry_error error = {.size = sizeof(error)};
-    EXPECT_OK(pe, ferry_last_error(pe->job, &error));
-    if (rc == wanted && error.status == wanted && strstr(error.message, text))
-        return;
-    fprintf(stderr, "line %d: got %s, '%s'; wanted %s with '%s'\n", line, ferry_status_string(rc), error.message,
-            ferry_status_string(wanted), text);
-    EXPECT(pe, !"refused as expected");
-}
-#define REFUSED(pe, call, status, text) refused(pe, call, status, text, __LINE__)
 
 /* The team works: everybody's number in the job arrives, in the order of the team. */
 static void gathers(struct pe *pe, ferry_team_t *team, const int *members, int n)
@@ -46,9 +35,12 @@ static void predefined_body(struct pe *pe)
         all[i] = i;
     gathers(pe, ferry_team_world(pe->job), all, pe->n);
     gathers(pe, ferry_team_shared(pe->job), all, pe->n); /* one host */
-    REFUSED(pe, ferry_team_destroy(ferry_team_world(pe->job)), FERRY_ERR_ARG, "the world team stays until ferry_finalize");
-    REFUSED(pe, ferry_team_destroy(ferry_team_shared(pe->job)), FERRY_ERR_ARG, "the shared team stays until ferry_finalize");
-    EXPECT(pe, ferry_team_my_pe(NULL) == -1 && ferry_team_n_pes(NULL) == -1 && ferry_team_destroy(NULL) == FERRY_ERR_ARG);
+    REFUSED(pe, ferry_team_destroy(ferry_team_world(pe->job)), FERRY_ERR_ARG,
+            "the world team stays until ferry_finalize");
+    REFUSED(pe, ferry_team_destroy(ferry_team_shared(pe->job)), FERRY_ERR_ARG,
+            "the shared team stays until ferry_finalize");
+    EXPECT(pe,
+           ferry_team_my_pe(NULL) == -1 && ferry_team_n_pes(NULL) == -1 && ferry_team_destroy(NULL) == FERRY_ERR_ARG);
     EXPECT(pe, ferry_team_world(NULL) == NULL); /* no default job here */
 }
 
@@ -72,7 +64,8 @@ static ferry_team_t *split(struct pe *pe, ferry_team_t *parent, int start, int s
 static void strided_body(struct pe *pe)
 {
     ferry_team_t *world = ferry_team_world(pe->job);
-    static const int reversed[] = {7, 6, 5, 4, 3, 2, 1, 0}, odd_down[] = {7, 5, 3, 1}, ends[] = {0, 7}, nested[] = {3, 7}, one[] = {4};
+    static const int reversed[] = {7, 6, 5, 4, 3, 2, 1, 0}, odd_down[] = {7, 5, 3, 1}, ends[] = {0, 7},
+                     nested[] = {3, 7}, one[] = {4};
     ferry_team_t *a = split(pe, world, 7, -1, 8), *b = split(pe, world, 7, -2, 4), *c = split(pe, world, 0, 7, 2),
                  *e = split(pe, world, 4, 0, 1), *d = b ? split(pe, b, 2, -2, 2) : NULL;
     gathers(pe, a, reversed, 8);
@@ -116,7 +109,8 @@ static void translate_body(struct pe *pe)
         return;
     int me = ferry_team_my_pe(team), next = (me + 1) % pe->n, before = (me + pe->n - 1) % pe->n;
     uint64_t value = 100 + (unsigned)me;
-    EXPECT_OK(pe, ferry_put_signal(pe->ctx, slot, &value, 8, &slot[1], 1, FERRY_SIGNAL_ADD, ferry_team_translate(team, next, world)));
+    EXPECT_OK(pe, ferry_put_signal(pe->ctx, slot, &value, 8, &slot[1], 1, FERRY_SIGNAL_ADD,
+                                   ferry_team_translate(team, next, world)));
     EXPECT_OK(pe, ferry_wait_until(pe->job, &slot[1], FERRY_CMP_EQ, 1));
     EXPECT(pe, slot[0] == 100 + (unsigned)before);
     EXPECT_OK(pe, ferry_team_barrier(team));
@@ -188,12 +182,15 @@ static void arguments_body(struct pe *pe)
     ferry_team_t *world = ferry_team_world(pe->job), *team;
     EXPECT(pe, ferry_team_split_strided(NULL, 0, 1, 1, &team) == FERRY_ERR_ARG);
     REFUSED(pe, ferry_team_split_strided(world, 0, 1, 1, NULL), FERRY_ERR_ARG, "the place for the team is null");
-    REFUSED(pe, ferry_team_split_strided(world, 0, 1, 0, &team), FERRY_ERR_ARG, "size 0, a team has one member at least");
+    REFUSED(pe, ferry_team_split_strided(world, 0, 1, 0, &team), FERRY_ERR_ARG,
+            "size 0, a team has one member at least");
     REFUSED(pe, ferry_team_split_strided(world, 0, 0, 2, &team), FERRY_ERR_ARG, "stride 0");
-    REFUSED(pe, ferry_team_split_strided(world, 1, 1, 2, &team), FERRY_ERR_ARG, "members 1 to 2 are not all in the parent, which has 0 to 1");
+    REFUSED(pe, ferry_team_split_strided(world, 1, 1, 2, &team), FERRY_ERR_ARG,
+            "members 1 to 2 are not all in the parent, which has 0 to 1");
     REFUSED(pe, ferry_team_split_strided(world, 0, -1, 2, &team), FERRY_ERR_ARG, "members 0 to -1 are not all");
     REFUSED(pe, ferry_team_split_strided(world, 5, -4, 2, &team), FERRY_ERR_ARG, "members 5 to 1 are not all");
-    REFUSED(pe, ferry_team_split_strided(world, 0, INT32_MAX, INT32_MAX, &team), FERRY_ERR_ARG, "are not all in the parent");
+    REFUSED(pe, ferry_team_split_strided(world, 0, INT32_MAX, INT32_MAX, &team), FERRY_ERR_ARG,
+            "are not all in the parent");
     EXPECT(pe, team == NULL);
     EXPECT_OK(pe, ferry_team_sync(world));
 }
@@ -229,7 +226,8 @@ static void threads_body(struct pe *pe)
     struct worker workers[WORKERS];
     pthread_t threads[WORKERS];
     for (int i = 0; i < WORKERS; i++) {
-        workers[i] = (struct worker){pe, split(pe, ferry_team_world(pe->job), i % 2 ? 2 : 0, i % 2 ? -1 : 1, 3), pes_scaled(200)};
+        workers[i] = (struct worker){pe, split(pe, ferry_team_world(pe->job), i % 2 ? 2 : 0, i % 2 ? -1 : 1, 3),
+                                     pes_scaled(200)};
         EXPECT(pe, pthread_create(&threads[i], NULL, worker_main, &workers[i]) == 0);
     }
     for (unsigned long i = 0; i < workers[0].rounds; i++)
@@ -247,9 +245,9 @@ static void test_threads_with_teams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_world_and_shared), cmocka_unit_test(test_35_split_strided),
-        cmocka_unit_test(test_35_translate),     cmocka_unit_test(test_7_team_barrier),
-        cmocka_unit_test(test_many_teams),       cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_world_and_shared),   cmocka_unit_test(test_35_split_strided),
+        cmocka_unit_test(test_35_translate),       cmocka_unit_test(test_7_team_barrier),
+        cmocka_unit_test(test_many_teams),         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_threads_with_teams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,7 @@ static void arguments_body(struct pe *pe)
         return;
     ferry_ctx_t *c = pe->ctx;
     REFUSED(pe, ferry_put(c, words, &local, 8, 2), FERRY_ERR_ARG, "ferry_put: pe 2 is out of range, the job has 0 to 1");
-    REFUSED(pe, ferry_put_nbi(c, words, &local, 8, -1), FERRY_ERR_ARG, "ferry_put_nbi: pe ");
+    REFUSED(pe, ferry_put_nbi(c, words, &local, 8, -1), FERRY_ERR_ARG, "ferry_put_nbi: pe -1 is out of range, the job has 0 to 1");
     REFUSED(pe, ferry_get(c, &local, words, 8, 1 << 30), FERRY_ERR_ARG, "ferry_get: pe 1073741824 is out of range");
     REFUSED(pe, ferry_atomic_add(c, words, 1, 2), FERRY_ERR_ARG, "ferry_atomic_add: pe 2");
     REFUSED(pe, ferry_signal(c, words, 1, FERRY_SIGNAL_ADD, 7), FERRY_ERR_ARG, "ferry_signal: pe 7");
@@ -56,6 +56,10 @@ static void arguments_body(struct pe *pe)
     REFUSED(pe, ferry_test(pe->job, words, -1, 0), FERRY_ERR_ARG, "comparison -1");
     REFUSED(pe, ferry_test(pe->job, NULL, 0, 0), FERRY_ERR_ARG, "the word is null");
     REFUSED(pe, ferry_test(pe->job, (uint64_t *)((uintptr_t)words + 1), 0, 0), FERRY_ERR_ARG, "not aligned");
+    REFUSED(pe, ferry_wait_until(pe->job, &local, FERRY_CMP_EQ, 1), FERRY_ERR_ARG, "is not in the symmetric heap");
+    REFUSED(pe, ferry_wait_until_all(pe->job, words, SIZE_MAX / 8 + 2, NULL, 0, 0), FERRY_ERR_ARG, "go past the end");
+    REFUSED(pe, ferry_test_any(pe->job, words, (size_t)1 << 40, NULL, 0, 0, NULL), FERRY_ERR_ARG, "go past the end");
+    REFUSED(pe, ferry_quiet_pe(c, -1), FERRY_ERR_ARG, "ferry_quiet_pe: pe -1 is out of range");
     REFUSED(pe, ferry_wait_until_any(pe->job, words, 2, NULL, 0, 0, NULL), FERRY_ERR_ARG, "index is null");
     REFUSED(pe, ferry_ctx_create(pe->job, 1, &c), FERRY_ERR_ARG, "flags 0x1");
     REFUSED(pe, ferry_ctx_create(pe->job, 0, NULL), FERRY_ERR_ARG, "ctx is null");
@@ -180,6 +184,7 @@ static void test_bad_options(void **state)
     init_fails("FERRY_HEAP_SIZE=-5", FERRY_ERR_CONFIG, "FERRY_HEAP_SIZE", NULL);
     init_fails("FERRY_HEAP_SIZE=1E", FERRY_ERR_CONFIG, "1152921504606846976", NULL);
     init_fails("FERRY_CHANNELS=0", FERRY_ERR_CONFIG, "FERRY_CHANNELS", NULL);
+    init_fails("FERRY_QUEUE_OPS=-1", FERRY_ERR_CONFIG, "FERRY_QUEUE_OPS is -1", NULL);
     init_fails("FERRY_LOG=loud", FERRY_ERR_CONFIG, "debug", NULL);
     init_fails("FERRY_TIMEOUT=soon", FERRY_ERR_CONFIG, "FERRY_TIMEOUT", NULL);
     init_fails("FERRY_HOOKS=nosuchhook", FERRY_ERR_NOT_FOUND, "nosuchhook", NULL);
