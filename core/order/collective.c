@@ -2,11 +2,12 @@
  * Collective operations over a team, made of puts and signals alone: sync, broadcast, allgather, alltoall, reduce.
  * One thread per PE and team at a time.
  *
- * Each goes in steps, numbered alike on all members; a step moves as much as fits into a half of the scratch memory, and
- * even and odd steps use different halves. Two rules keep a fast member from overwriting what a slow one still needs:
- * a step ends, on any member, only after every member has entered it (so a member in step s knows that all are done with
- * step s - 2, whose half it is about to use); and every flag that is sent in a step is waited for in it (so no late flag
- * of step s - 2 can come after one of step s). The signals are strong, so this holds on unordered transports too. */
+ * Each goes in steps, numbered alike on all members; a step moves as much as fits into a half of the scratch memory,
+ * and even and odd steps use different halves. Two rules keep a fast member from overwriting what a slow one still
+ * needs: a step ends, on any member, only after every member has entered it (so a member in step s knows that all are
+ * done with step s - 2, whose half it is about to use); and every flag that is sent in a step is waited for in it (so
+ * no late flag of step s - 2 can come after one of step s). The signals are strong, so this holds on unordered
+ * transports too. */
 #include "team.h"
 
 #include "post.h"
@@ -56,7 +57,8 @@ static uint64_t *dense_flag(const struct step *step, uint32_t distance)
     return flag_at(step, FY_FLAGS) + distance;
 }
 
-/* Puts `length` bytes from this PE's scratch to the same place + `at` of the member's incoming memory, and sets its flag. */
+/* Puts `length` bytes from this PE's scratch to the same place + `at` of the member's incoming memory, and sets its
+ * flag. */
 static int send(const struct step *step, uint32_t to, const char *from, size_t at, size_t length, uint64_t *flag)
 {
     struct ferry_ctx *ctx = step->team->teams->ctx;
@@ -76,8 +78,8 @@ static int same_call(const struct step *step, uint64_t seen, uint32_t from)
         return FERRY_OK;
     return fy_fail(team->teams->world, FERRY_ERR_MISMATCH, (int)team->pes[from], -1, -1,
                    "make the same collective calls, with the same sizes, in the same order, on every member",
-                   "%s: pe %u of the job called another collective of this team, or the same with other arguments", step->call,
-                   team->pes[from]);
+                   "%s: pe %u of the job called another collective of this team, or the same with other arguments",
+                   step->call, team->pes[from]);
 }
 
 /* Waits for the flag that member `from` sets. */
@@ -189,7 +191,8 @@ static int broadcast_step(const struct step *step, char *dest, const char *src, 
     return rc == FERRY_OK ? to_children(step, v, root, length, true) : rc;
 }
 
-int fy_team_broadcast(struct ferry_team *team, void *dest, const void *src, size_t length, uint32_t root, const char *call)
+int fy_team_broadcast(struct ferry_team *team, void *dest, const void *src, size_t length, uint32_t root,
+                      const char *call)
 {
     int rc = enter(team, call);
     bool is_root = team->me == root;
@@ -203,8 +206,8 @@ int fy_team_broadcast(struct ferry_team *team, void *dest, const void *src, size
 }
 
 /* ------------------------------------------------------------------ allgather
- * Block i of the incoming memory belongs to the member i further on. Each round doubles how many are known (Bruck et al.
- * 1997); blocks are sent on from where they arrived. */
+ * Block i of the incoming memory belongs to the member i further on. Each round doubles how many are known (Bruck et
+ * al. 1997); blocks are sent on from where they arrived. */
 
 static int allgather_step(const struct step *step, char *dest, const char *src, size_t stride, size_t length)
 {
@@ -241,7 +244,8 @@ int fy_team_allgather(struct ferry_team *team, void *dest, const void *src, size
     return rc;
 }
 
-/* ------------------------------------------------------------------ alltoall: to each in turn, starting with the next */
+/* ------------------------------------------------------------------ alltoall: to each in turn, starting with the next
+ */
 
 static int alltoall_step(const struct step *step, char *dest, const char *src, size_t stride, size_t length)
 {
@@ -286,7 +290,7 @@ struct reducing {
     size_t count, bytes; /* of this step */
     size_t slot;         /* bytes of a slot; slot 0 of the outgoing memory has the result so far */
     uint32_t rounds;
-    uint32_t power;      /* 1 << rounds */
+    uint32_t power; /* 1 << rounds */
 };
 
 /* Each message has slots and a flag of its own: nothing has to wait for what was sent before. */
@@ -349,8 +353,8 @@ static int reduce_step(const struct reducing *r, char *dest, const char *src)
     return rc;
 }
 
-int fy_team_reduce(struct ferry_team *team, void *dest, const void *src, size_t count, const struct fy_reduction *reduction,
-                   const char *call)
+int fy_team_reduce(struct ferry_team *team, void *dest, const void *src, size_t count,
+                   const struct fy_reduction *reduction, const char *call)
 {
     struct reducing r = {.reduction = reduction};
     while (2ull << r.rounds <= team->n)

@@ -3,15 +3,15 @@
  * Pure functions over memory of the caller; any thread. */
 #include "team.h"
 
-/* Sums of signed numbers wrap, like those of unsigned ones, which they are made with (C11 6.2.5p9). A NaN is neither less nor
- * equal: it is kept, so that the result is NaN on every PE. */
-#define COMBINE(name, type, expression)                                                                                          \
-    static void name(void *to, const void *low, const void *high, size_t n)                                                     \
-    {                                                                                                                            \
-        type *t = to;                                                                                                            \
-        const type *a = low, *b = high;                                                                                          \
-        for (size_t i = 0; i < n; i++)                                                                                           \
-            t[i] = (expression);                                                                                                 \
+/* Sums of signed numbers wrap, like those of unsigned ones, which they are made with (C11 6.2.5p9). A NaN is neither
+ * less nor equal: it is kept, so that the result is NaN on every PE. */
+#define COMBINE(name, type, expression)                                                                                \
+    static void name(void *to, const void *low, const void *high, size_t n)                                            \
+    {                                                                                                                  \
+        type *t = to;                                                                                                  \
+        const type *a = low, *b = high;                                                                                \
+        for (size_t i = 0; i < n; i++)                                                                                 \
+            t[i] = (expression);                                                                                       \
     }
 
 COMBINE(sum_32, uint32_t, a[i] + b[i])

@@ -134,7 +134,8 @@ static void combine_and(void *to, const void *low, const void *high, size_t n)
         t[i] = a[i] & b[i];
 }
 
-static struct ferry_team *pick_members(struct ferry_team *parent, uint32_t start, int64_t stride, uint32_t size, bool *member)
+static struct ferry_team *pick_members(struct ferry_team *parent, uint32_t start, int64_t stride, uint32_t size,
+                                       bool *member)
 {
     struct ferry_team *team = team_new(parent->teams, size);
     *member = false;
@@ -149,8 +150,8 @@ static struct ferry_team *pick_members(struct ferry_team *parent, uint32_t start
     return team;
 }
 
-/* The slot is the first that is free on every PE of the parent. Each comes here after it has released what it released, so
- * flags of a free slot are zero, and stay so until the new team uses it. */
+/* The slot is the first that is free on every PE of the parent. Each comes here after it has released what it released,
+ * so flags of a free slot are zero, and stay so until the new team uses it. */
 int fy_team_split(struct ferry_team *parent, uint32_t start, int64_t stride, uint32_t size, struct ferry_team **out)
 {
     static const struct fy_reduction both = {sizeof(uint32_t), 100, combine_and};

@@ -232,8 +232,8 @@ typedef struct ferry_info_row {
 FERRY_API int ferry_info(const char *spec, int all, void (*row)(void *arg, const ferry_info_row_t *row), void *arg);
 
 /* ------------------------------------------------------------------ 32-bit atomics, on symmetric words, 4-aligned
- * As the 64-bit ones; not atomic towards 64-bit operations on the same memory. FERRY_ERR_UNSUPPORTED, with nothing done, where
- * the transport lacks the operation (ferry-info lists what it has). */
+ * As the 64-bit ones; not atomic towards 64-bit operations on the same memory. FERRY_ERR_UNSUPPORTED, with nothing
+ * done, where the transport lacks the operation (ferry-info lists what it has). */
 
 FERRY_API int ferry_atomic32_set(ferry_ctx_t *ctx, uint32_t *dest, uint32_t value, int pe);
 FERRY_API int ferry_atomic32_add(ferry_ctx_t *ctx, uint32_t *dest, uint32_t value, int pe);
@@ -243,8 +243,8 @@ FERRY_API int ferry_atomic32_or(ferry_ctx_t *ctx, uint32_t *dest, uint32_t value
 FERRY_API int ferry_atomic32_xor(ferry_ctx_t *ctx, uint32_t *dest, uint32_t value, int pe);
 FERRY_API int ferry_atomic32_fetch(ferry_ctx_t *ctx, const uint32_t *src, uint32_t *old, int pe);
 FERRY_API int ferry_atomic32_swap(ferry_ctx_t *ctx, uint32_t *dest, uint32_t value, uint32_t *old, int pe);
-FERRY_API int ferry_atomic32_compare_swap(ferry_ctx_t *ctx, uint32_t *dest, uint32_t compare, uint32_t value, uint32_t *old,
-                                          int pe);
+FERRY_API int ferry_atomic32_compare_swap(ferry_ctx_t *ctx, uint32_t *dest, uint32_t compare, uint32_t value,
+                                          uint32_t *old, int pe);
 FERRY_API int ferry_atomic32_fetch_add(ferry_ctx_t *ctx, uint32_t *dest, uint32_t value, uint32_t *old, int pe);
 FERRY_API int ferry_atomic32_fetch_inc(ferry_ctx_t *ctx, uint32_t *dest, uint32_t *old, int pe);
 FERRY_API int ferry_atomic32_fetch_and(ferry_ctx_t *ctx, uint32_t *dest, uint32_t value, uint32_t *old, int pe);
@@ -260,23 +260,25 @@ FERRY_API int ferry_p32(ferry_ctx_t *ctx, uint32_t *dest, uint32_t value, int pe
 /* A get of one value; returns when it is in *value. */
 FERRY_API int ferry_g(ferry_ctx_t *ctx, const uint64_t *src, uint64_t *value, int pe);
 FERRY_API int ferry_g32(ferry_ctx_t *ctx, const uint32_t *src, uint32_t *value, int pe);
-/* `count` elements of `element` bytes; element i goes from src + i * src_stride to dest + i * dest_stride. Strides count elements, and
- * may be negative or zero (a stride of 0 at the destination: which element stays is undefined). The symmetric side lies in one
- * allocation, or FERRY_ERR_ARG and nothing is written. iput returns when `src` may be reused, iget when `dest` holds the data. */
-FERRY_API int ferry_iput(ferry_ctx_t *ctx, void *dest, const void *src, ptrdiff_t dest_stride, ptrdiff_t src_stride, size_t element,
-                         size_t count, int pe);
-FERRY_API int ferry_iget(ferry_ctx_t *ctx, void *dest, const void *src, ptrdiff_t dest_stride, ptrdiff_t src_stride, size_t element,
-                         size_t count, int pe);
+/* `count` elements of `element` bytes; element i goes from src + i * src_stride to dest + i * dest_stride. Strides
+ * count elements, and may be negative or zero (a stride of 0 at the destination: which element stays is undefined). The
+ * symmetric side lies in one allocation, or FERRY_ERR_ARG and nothing is written. iput returns when `src` may be
+ * reused, iget when `dest` holds the data. */
+FERRY_API int ferry_iput(ferry_ctx_t *ctx, void *dest, const void *src, ptrdiff_t dest_stride, ptrdiff_t src_stride,
+                         size_t element, size_t count, int pe);
+FERRY_API int ferry_iget(ferry_ctx_t *ctx, void *dest, const void *src, ptrdiff_t dest_stride, ptrdiff_t src_stride,
+                         size_t element, size_t count, int pe);
 
 /* ------------------------------------------------------------------ waiting for several words
  * As ferry_wait_until_any and its relatives: own words, masks, unsigned comparison, any thread, no time limit.
- * `some`: at least one holds, or none is left to wait for. indices[0 .. *count) are those that hold, in order; there is room for n.
+ * `some`: at least one holds, or none is left to wait for. indices[0 .. *count) are those that hold, in order; there is
+ * room for n.
  * `_vector`: word i is compared with values[i]. */
 
-FERRY_API int ferry_wait_until_some(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value,
-                                    size_t *indices, size_t *count);
-FERRY_API int ferry_test_some(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value,
-                              size_t *indices, size_t *count);
+FERRY_API int ferry_wait_until_some(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
+                                    uint64_t value, size_t *indices, size_t *count);
+FERRY_API int ferry_test_some(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
+                              uint64_t value, size_t *indices, size_t *count);
 FERRY_API int ferry_wait_until_any_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
                                           const uint64_t *values, size_t *index);
 FERRY_API int ferry_wait_until_all_vector(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp,
@@ -292,17 +294,19 @@ FERRY_API int ferry_test_some_vector(ferry_job_t *job, const uint64_t *words, si
                                      const uint64_t *values, size_t *indices, size_t *count);
 
 /* ------------------------------------------------------------------ teams
- * An ordered set of PEs, numbered from 0 within it. Operations on memory take the job's numbers: ferry_team_translate gives them.
- * A null team is refused. A team is its job's: ferry_finalize releases those that are left. */
+ * An ordered set of PEs, numbered from 0 within it. Operations on memory take the job's numbers: ferry_team_translate
+ * gives them. A null team is refused. A team is its job's: ferry_finalize releases those that are left. */
 
 typedef struct ferry_team ferry_team_t;
 
-/* All PEs of the job, in order; the PEs on the host of this one. They belong to the job: never destroyed. NULL without a job. */
+/* All PEs of the job, in order; the PEs on the host of this one. They belong to the job: never destroyed. NULL without
+ * a job. */
 FERRY_API ferry_team_t *ferry_team_world(ferry_job_t *job);
 FERRY_API ferry_team_t *ferry_team_shared(ferry_job_t *job);
-/* Collective over `parent`, same arguments. The team of its members start, start + stride, … (`size` of them, all below the
- * parent's size); stride may be negative. *team is NULL on a PE that is not among them. Making and destroying teams: one thread per
- * PE at a time. FERRY_ERR_LIMIT on all when some PE of the parent is in as many teams as it can be (22 of your own). */
+/* Collective over `parent`, same arguments. The team of its members start, start + stride, … (`size` of them, all below
+ * the parent's size); stride may be negative. *team is NULL on a PE that is not among them. Making and destroying
+ * teams: one thread per PE at a time. FERRY_ERR_LIMIT on all when some PE of the parent is in as many teams as it can
+ * be (22 of your own). */
 FERRY_API int ferry_team_split_strided(ferry_team_t *parent, int start, int stride, int size, ferry_team_t **team);
 /* Collective over the team. It is gone then, in any case. */
 FERRY_API int ferry_team_destroy(ferry_team_t *team);
@@ -313,19 +317,19 @@ FERRY_API int ferry_team_n_pes(ferry_team_t *team);
 FERRY_API int ferry_team_translate(ferry_team_t *from, int pe, ferry_team_t *to);
 
 /* ------------------------------------------------------------------ collective over a team
- * Called by every member, with the same sizes and other scalars, in the same order for each team; by one thread per PE and team at a
- * time (different teams may be used by different threads). Buffers are any memory of this PE, symmetric or not, of any alignment;
- * they are the caller's again on return, and `dest` is complete. They do not overlap, except where "in place" is allowed. Size 0
- * moves nothing and waits for nobody.
- * These calls order nothing else: quiet what the others shall see. FERRY_ERR_PEER when a member died, FERRY_ERR_ABORTED after an
- * abort, FERRY_ERR_MISMATCH where members are seen to call differently; contents of `dest` are undefined then, and later calls on
- * the team fail. */
+ * Called by every member, with the same sizes and other scalars, in the same order for each team; by one thread per PE
+ * and team at a time (different teams may be used by different threads). Buffers are any memory of this PE, symmetric
+ * or not, of any alignment; they are the caller's again on return, and `dest` is complete. They do not overlap, except
+ * where "in place" is allowed. Size 0 moves nothing and waits for nobody. These calls order nothing else: quiet what
+ * the others shall see. FERRY_ERR_PEER when a member died, FERRY_ERR_ABORTED after an abort, FERRY_ERR_MISMATCH where
+ * members are seen to call differently; contents of `dest` are undefined then, and later calls on the team fail. */
 
 /* Quiet on the default context, then a barrier of the members. */
 FERRY_API int ferry_team_barrier(ferry_team_t *team);
 /* A barrier that completes nothing. */
 FERRY_API int ferry_team_sync(ferry_team_t *team);
-/* `length` bytes of member `root` (its `src`; not read on others) to everybody's `dest`. In place: dest == src on the root. */
+/* `length` bytes of member `root` (its `src`; not read on others) to everybody's `dest`. In place: dest == src on the
+ * root. */
 FERRY_API int ferry_broadcast(ferry_team_t *team, void *dest, const void *src, size_t length, int root);
 /* Member i's `length` bytes go to dest + i * length, on every member. In place: src == dest + my_pe * length. */
 FERRY_API int ferry_allgather(ferry_team_t *team, void *dest, const void *src, size_t length);
@@ -342,18 +346,20 @@ enum ferry_type {
 };
 enum ferry_reduce_op { FERRY_REDUCE_SUM = 0, FERRY_REDUCE_MIN = 1, FERRY_REDUCE_MAX = 2 };
 
-/* Combines `count` elements, one by one, over all members; every member gets the result, with the same bits. Integer sums wrap; the
- * order of a floating sum depends on the number of members only; a NaN makes sum, min and max NaN. In place: dest == src. */
+/* Combines `count` elements, one by one, over all members; every member gets the result, with the same bits. Integer
+ * sums wrap; the order of a floating sum depends on the number of members only; a NaN makes sum, min and max NaN. In
+ * place: dest == src. */
 FERRY_API int ferry_reduce(ferry_team_t *team, void *dest, const void *src, size_t count, int type, int op);
 
 /* ------------------------------------------------------------------ being told */
 
-/* Called with the record of each failure that belongs to no call: a PE died, another PE aborted, a transport reports an error. It
- * runs on a thread of the library, and holds up the job's heartbeat: it returns soon, waits for nothing, and of Ferry calls only
- * ferry_abort, ferry_pe_alive, ferry_last_error, ferry_set_error_handler. The record is valid during the call. */
+/* Called with the record of each failure that belongs to no call: a PE died, another PE aborted, a transport reports an
+ * error. It runs on a thread of the library, and holds up the job's heartbeat: it returns soon, waits for nothing, and
+ * of Ferry calls only ferry_abort, ferry_pe_alive, ferry_last_error, ferry_set_error_handler. The record is valid
+ * during the call. */
 typedef void (*ferry_error_handler_t)(void *arg, const struct ferry_error *record);
-/* Local, any thread. From now on; one handler per job, NULL: none. On return the previous one is not running (unless it is the caller)
- * and will not run. */
+/* Local, any thread. From now on; one handler per job, NULL: none. On return the previous one is not running (unless it
+ * is the caller) and will not run. */
 FERRY_API int ferry_set_error_handler(ferry_job_t *job, ferry_error_handler_t handler, void *arg);
 
 #ifdef __cplusplus
