@@ -12,12 +12,14 @@
 #include <unistd.h>
 
 #define NATIVE_CLASS (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32)
-#define HEADERS_MAX  256
+#define NATIVE_DATA  (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? ELFDATA2LSB : ELFDATA2MSB)
 
-static bool read_at(int fd, void *buffer, size_t size, uint64_t offset)
+bool fy_elf_read(int fd, void *buffer, size_t size, uint64_t offset)
 {
     ssize_t n;
 
+    if (offset > (uint64_t)INT64_MAX - size)
+        return false;
     do
         n = pread(fd, buffer, size, (off_t)offset);
     while (n < 0 && errno == EINTR);
@@ -31,10 +33,11 @@ static bool complete(int fd, const ElfW(Ehdr) * header, uint64_t size, uint64_t 
     uint64_t end = (uint64_t)header->e_phoff + (uint64_t)header->e_phnum * sizeof(segment);
 
     *promised = end;
-    if (header->e_phentsize != sizeof(segment) || header->e_phnum > HEADERS_MAX || end > size || end < header->e_phoff)
+    if (header->e_phentsize != sizeof(segment) || header->e_phnum > FY_ELF_SEGMENTS || end > size ||
+        end < header->e_phoff)
         return false;
     for (unsigned i = 0; i < header->e_phnum; i++) {
-        if (!read_at(fd, &segment, sizeof(segment), header->e_phoff + i * sizeof(segment)))
+        if (!fy_elf_read(fd, &segment, sizeof(segment), header->e_phoff + i * sizeof(segment)))
             return false;
         end = (uint64_t)segment.p_offset + segment.p_filesz;
         if (end > *promised)
@@ -53,17 +56,22 @@ static enum fy_outcome check_open(int fd, const struct stat *st, char *reason, s
     ElfW(Ehdr) header = {0};
     uint64_t promised = 0, bytes = (uint64_t)st->st_size;
 
-    if (bytes < SELFMAG || !read_at(fd, header.e_ident, SELFMAG, 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
+    if (bytes < SELFMAG || !fy_elf_read(fd, header.e_ident, SELFMAG, 0) ||
+        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
         snprintf(reason, size, "it is not a shared object (%llu bytes without an ELF header)",
                  (unsigned long long)bytes);
         return FY_REFUSED_FILE;
     }
-    if (bytes < sizeof(header) || !read_at(fd, &header, sizeof(header), 0)) {
+    if (bytes < sizeof(header) || !fy_elf_read(fd, &header, sizeof(header), 0)) {
         snprintf(reason, size, "it is truncated: %llu bytes end within the ELF header", (unsigned long long)bytes);
         return FY_REFUSED_FILE;
     }
     if (header.e_ident[EI_CLASS] != NATIVE_CLASS) {
         snprintf(reason, size, "it is built for another machine (ELF class %u)", header.e_ident[EI_CLASS]);
+        return FY_REFUSED_FILE;
+    }
+    if (header.e_ident[EI_DATA] != NATIVE_DATA) {
+        snprintf(reason, size, "it is built for another machine (ELF byte order %u)", header.e_ident[EI_DATA]);
         return FY_REFUSED_FILE;
     }
     if (header.e_type != ET_DYN) {

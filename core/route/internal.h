@@ -26,7 +26,15 @@ bool fy_search_nearest(const struct fy_route *route, const char *name, char *nea
 bool fy_name_valid(const char *name);
 
 /* ---- elf.c: is the file at `path` a complete shared object of this machine? Opened and closed here. */
+#define FY_ELF_SEGMENTS 256 /* a file with more program headers is refused */
 enum fy_outcome fy_elf_check(const char *path, char *reason, size_t size);
+/* Exactly `size` bytes, or false. */
+bool fy_elf_read(int fd, void *buffer, size_t size, uint64_t offset);
+
+/* ---- symbol.c: the first four bytes of the data that the file itself defines as `name`, of at most 30 characters,
+ * read without loading it. false: it defines no such thing. For a file that fy_elf_check accepted, though a damaged one
+ * does no harm. */
+bool fy_elf_symbol(const char *path, const char *name, uint32_t *word);
 
 /* ---- load.c: from t->path to t->plugin; sets outcome and reason. Calls nothing of the plugin. */
 enum fy_outcome fy_load(struct fy_transport *t);

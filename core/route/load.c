@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From a file to an accepted plugin: dlopen, the symbol and whose it is, the ABI major, the malformed ones.
- * Setup thread. Nothing of the plugin is called here, and nothing but `abi` is read before the major was compared. */
+ * From a file to an accepted plugin: the symbol and its ABI major, read from the file; then dlopen, which runs
+ * constructors; then the malformed ones. Setup thread. No function of the plugin's tables is called here. */
 #include "internal.h"
 #include <dlfcn.h>
 #include <link.h>
@@ -10,25 +10,18 @@
 #define OLDEST_OTHER_MAJOR 0u
 #define NEWEST_OTHER_MAJOR 16u
 
-enum origin { ORIGIN_NONE, ORIGIN_OWN, ORIGIN_OTHER };
-
-/* dlsym also looks into what the file depends on: a plugin linked to another plugin would pass for it. */
-static enum origin find_symbol(void *library, const char *name, const void **address, const char **owner)
+/* dlsym also looks into what the file depends on: a plugin linked to another plugin would pass for it. NULL: not its
+ * own. */
+static const void *own_symbol(void *library, const char *name)
 {
     struct link_map *mine = NULL, *theirs = NULL;
+    const void *address = dlsym(library, name);
     Dl_info info;
 
-    *owner = "an unknown file";
-    *address = dlsym(library, name);
-    if (!*address)
-        return ORIGIN_NONE;
-    if (dlinfo(library, RTLD_DI_LINKMAP, &mine) != 0 || !dladdr1(*address, &info, (void **)&theirs, RTLD_DL_LINKMAP) ||
-        !theirs)
-        return ORIGIN_OTHER;
-    /* dladdr's copy of the pointer: the map itself belongs to the loader and is guarded by its lock. */
-    if (info.dli_fname)
-        *owner = info.dli_fname;
-    return mine == theirs ? ORIGIN_OWN : ORIGIN_OTHER;
+    if (!address || dlinfo(library, RTLD_DI_LINKMAP, &mine) != 0 ||
+        !dladdr1(address, &info, (void **)&theirs, RTLD_DL_LINKMAP))
+        return NULL;
+    return mine == theirs ? address : NULL;
 }
 
 /* Size of the object at `address` as its file states it; 0: not stated. */
@@ -42,23 +35,51 @@ static size_t symbol_size(const void *address)
     return symbol->st_size;
 }
 
+static enum fy_outcome no_symbol(struct fy_transport *t)
+{
+    fy_candidate_refuse(t, FY_REFUSED_NO_PLUGIN,
+                        "it is no Ferry plugin: it has no symbol " FERRY_PLUGIN_SYMBOL " of its own");
+    return t->outcome;
+}
+
+static enum fy_outcome other_abi(struct fy_transport *t, uint32_t abi)
+{
+    fy_candidate_refuse(t, FY_REFUSED_ABI, "it speaks transport ABI %u.%u, this library speaks %u.%u", abi >> 16,
+                        abi & 0xffff, FERRY_TRANSPORT_ABI_MAJOR, FERRY_TRANSPORT_ABI_MINOR);
+    return t->outcome;
+}
+
 /* No symbol of our major: is it a plugin of another one? */
 static enum fy_outcome other_major(struct fy_transport *t)
 {
-    const void *address;
-    const char *owner;
+    uint32_t word;
     char name[32];
 
     for (unsigned major = OLDEST_OTHER_MAJOR; major <= NEWEST_OTHER_MAJOR; major++) {
         snprintf(name, sizeof(name), "ferry_plugin_v%u", major);
-        if (major == FERRY_TRANSPORT_ABI_MAJOR || find_symbol(t->library, name, &address, &owner) != ORIGIN_OWN)
+        if (major == FERRY_TRANSPORT_ABI_MAJOR || !fy_elf_symbol(t->path, name, &word))
             continue;
         fy_candidate_refuse(t, FY_REFUSED_ABI, "it speaks transport ABI %u (%s), this library speaks %u.%u", major,
                             name, FERRY_TRANSPORT_ABI_MAJOR, FERRY_TRANSPORT_ABI_MINOR);
         return t->outcome;
     }
-    fy_candidate_refuse(t, FY_REFUSED_NO_PLUGIN, "it is no Ferry plugin: it has no symbol " FERRY_PLUGIN_SYMBOL);
-    return t->outcome;
+    return no_symbol(t);
+}
+
+/* Before anything of the file runs: loading it runs its constructors, and those of what it depends on. */
+static enum fy_outcome check_file(struct fy_transport *t)
+{
+    char why[256];
+    uint32_t abi;
+    enum fy_outcome outcome = fy_elf_check(t->path, why, sizeof(why));
+
+    if (outcome != FY_FOUND) {
+        fy_candidate_refuse(t, outcome, "%s", why);
+        return outcome;
+    }
+    if (!fy_elf_symbol(t->path, FERRY_PLUGIN_SYMBOL, &abi))
+        return other_major(t);
+    return abi >> 16 == FERRY_TRANSPORT_ABI_MAJOR ? FY_FOUND : other_abi(t, abi);
 }
 
 static enum fy_outcome open_library(struct fy_transport *t)
@@ -101,12 +122,9 @@ static enum fy_outcome accept(struct fy_transport *t, const struct ferry_plugin 
         fy_candidate_refuse(t, FY_REFUSED_NO_PLUGIN, "its " FERRY_PLUGIN_SYMBOL " is malformed: %zu bytes", available);
         return t->outcome;
     }
-    if (plugin->abi >> 16 != FERRY_TRANSPORT_ABI_MAJOR) {
-        fy_candidate_refuse(t, FY_REFUSED_ABI, "it speaks transport ABI %u.%u, this library speaks %u.%u",
-                            plugin->abi >> 16, plugin->abi & 0xffff, FERRY_TRANSPORT_ABI_MAJOR,
-                            FERRY_TRANSPORT_ABI_MINOR);
-        return t->outcome;
-    }
+    /* Again: the file may have been replaced in between. */
+    if (plugin->abi >> 16 != FERRY_TRANSPORT_ABI_MAJOR)
+        return other_abi(t, plugin->abi);
     if (!fy_plugin_check(plugin, available, why, sizeof(why))) {
         fy_candidate_refuse(t, FY_REFUSED_NO_PLUGIN, "its " FERRY_PLUGIN_SYMBOL " is malformed: %s", why);
         return t->outcome;
@@ -120,26 +138,10 @@ static enum fy_outcome accept(struct fy_transport *t, const struct ferry_plugin 
 
 enum fy_outcome fy_load(struct fy_transport *t)
 {
-    char why[256];
     const void *address;
-    const char *owner;
-    enum fy_outcome outcome = fy_elf_check(t->path, why, sizeof(why));
 
-    if (outcome != FY_FOUND) {
-        fy_candidate_refuse(t, outcome, "%s", why);
-        return outcome;
-    }
-    if (open_library(t) != FY_FOUND)
+    if (check_file(t) != FY_FOUND || open_library(t) != FY_FOUND)
         return t->outcome;
-    switch (find_symbol(t->library, FERRY_PLUGIN_SYMBOL, &address, &owner)) {
-    case ORIGIN_NONE:
-        return other_major(t);
-    case ORIGIN_OTHER:
-        fy_candidate_refuse(t, FY_REFUSED_NO_PLUGIN,
-                            "it is no Ferry plugin itself: the symbol " FERRY_PLUGIN_SYMBOL " comes from %s", owner);
-        return t->outcome;
-    case ORIGIN_OWN:
-        break;
-    }
-    return accept(t, address);
+    address = own_symbol(t->library, FERRY_PLUGIN_SYMBOL);
+    return address ? accept(t, address) : no_symbol(t);
 }

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plugin of ABI 2.3 under the symbol of ABI 1. Whoever reads more of it than `abi` follows a wild pointer; whoever
- * calls it leaves a mark. */
+ * calls it, or so much as loads it, leaves a mark. */
 #include "plain.h"
+
+__attribute__((constructor)) static void loaded(void)
+{
+    plain_mark("loaded ");
+}
 
 static int marked_probe(const struct ferry_core *core, struct ferry_probe *probe)
 {
