@@ -202,6 +202,8 @@ int fy_candidate_error(const struct fy_transport *t, const char *what, struct fe
     else
         fy_error_set(error, status, hint, "%s %s (%s): %s", what, t->name, short_path(t->path, path, sizeof(path)),
                      t->reason);
+    /* The table need not say it again, unless the record had no room for all of it. */
+    t->route->told = strstr(error->message, t->reason) ? t : NULL;
     error->library_status = t->open_error.library_status;
     error->vendor = t->open_error.vendor;
     if (t->open_error.device[0])

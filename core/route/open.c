@@ -219,6 +219,7 @@ static int wrap_all(struct fy_route *route, const struct fy_list *hooks, const s
             if (!outer) {
                 hook->outcome = FY_OPEN_FAILED;
                 snprintf(hook->reason, sizeof(hook->reason), "%s", error->message);
+                route->told = hook;
                 return error->status;
             }
             route->chosen[i] = outer;
@@ -262,6 +263,7 @@ int fy_route_open(struct fy_route *route, const struct ferry_open *how, const ch
     int status;
 
     fy_error_set(error, FERRY_OK, NULL, "%s", "");
+    route->told = NULL;
     if (hooks && *hooks) {
         status = fy_list_parse(&list, hooks, "FERRY_HOOKS", error);
         if (status != FERRY_OK)

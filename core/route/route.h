@@ -62,9 +62,10 @@ struct fy_route {
     size_t n_candidates;
     struct fy_transport **chosen; /* outermost instance per choice, in order of preference */
     size_t n_chosen;
-    int asked;            /* 1: the user named transports, 0: auto */
-    int secure;           /* set-uid program: paths in the environment are ignored */
-    pthread_mutex_t lock; /* guards every open_error */
+    const struct fy_transport *told; /* whose reason and advice are in the record that is handed out; NULL: nobody's */
+    int asked;                       /* 1: the user named transports, 0: auto */
+    int secure;                      /* set-uid program: paths in the environment are ignored */
+    pthread_mutex_t lock;            /* guards every open_error */
 };
 
 /* `error` is never NULL below.

@@ -114,15 +114,19 @@ static int take_item(struct fy_route *route, const char *item, struct ferry_erro
 /* Looks at every item, so that the table is complete; the record is that of the first that fails. */
 static int take_named(struct fy_route *route, const struct fy_list *list, struct ferry_error *error)
 {
+    const struct fy_transport *told = NULL;
     struct ferry_error later;
     int first = FERRY_OK;
 
     for (size_t i = 0; i < list->n; i++) {
         int status = take_item(route, list->items[i], first == FERRY_OK ? error : &later);
 
-        if (first == FERRY_OK)
+        if (first == FERRY_OK) {
             first = status;
+            told = route->told;
+        }
     }
+    route->told = told;
     return first;
 }
 
@@ -224,6 +228,7 @@ int fy_route_select(struct fy_route *route, const char *spec, struct ferry_error
         return status;
     route->asked = !is_auto(&list);
     route->n_chosen = 0;
+    route->told = NULL;
     status = route->asked ? take_named(route, &list, error) : select_auto(route, error);
     fy_list_free(&list);
     if (status == FERRY_OK) {

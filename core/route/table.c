@@ -58,11 +58,14 @@ const char *fy_route_advice(const struct fy_transport *t)
     }
 }
 
-static void print_row(FILE *out, const struct fy_transport *t)
+/* `told`: its reason and the advice stand elsewhere. */
+static void print_row(FILE *out, const struct fy_transport *t, bool told)
 {
     bool ok = t->outcome == FY_USABLE || t->outcome == FY_CHOSEN;
 
     fprintf(out, "  %-16s %-12s %s\n", t->name, fy_outcome_string(t->outcome), t->path[0] ? t->path : "-");
+    if (told)
+        return;
     if (ok && t->plugin->kind == 1)
         fprintf(out, "  %-16s a hook, version %s\n", "", t->plugin->version);
     else if (ok)
@@ -74,7 +77,7 @@ static void print_row(FILE *out, const struct fy_transport *t)
         fprintf(out, "  %-16s to do: %s\n", "", fy_route_advice(t));
 }
 
-char *fy_route_table(const struct fy_route *route)
+static char *make_table(const struct fy_route *route, const struct fy_transport *told)
 {
     char *text = NULL;
     size_t size = 0;
@@ -85,7 +88,7 @@ char *fy_route_table(const struct fy_route *route)
         return NULL;
     fprintf(out, "  %-16s %-12s %s\n", "candidate", "outcome", "file, reason, what to do");
     for (size_t i = 0; i < route->n_candidates; i++)
-        print_row(out, route->candidates[i]);
+        print_row(out, route->candidates[i], route->candidates[i] == told);
     if (route->n_candidates == 0)
         fprintf(out, "  %-16s %-12s there is no plugin in any folder\n", "-", "-");
     fprintf(out, "folders, in the order of search:\n");
@@ -98,9 +101,14 @@ char *fy_route_table(const struct fy_route *route)
     return text;
 }
 
+char *fy_route_table(const struct fy_route *route)
+{
+    return make_table(route, NULL);
+}
+
 void fy_route_log_table(const struct fy_route *route, int level)
 {
-    char *text = fy_route_table(route), *line, *rest = text;
+    char *text = make_table(route, route->told), *line, *rest = text;
 
     if (!text)
         return;
