@@ -39,6 +39,10 @@ for path in "$build"/tools/ferry-*; do
         there "$dest$prefix/bin/$(basename "$path")"
     fi
 done
+unset LD_LIBRARY_PATH
+for tool in ferry-run ferry-info ferry-perf; do
+    "$dest$prefix/bin/$tool" --version >"$work/log" 2>&1 || fail "$tool does not start where it was installed: $(cat "$work/log")"
+done
 [ -z "$(find "$dest" -name '*.a' -o -path '*tests*')" ] || fail "something was installed that is of no use there"
 
 export PKG_CONFIG_PATH="$lib/pkgconfig"
@@ -52,6 +56,8 @@ export PKG_CONFIG_SYSROOT_DIR="$dest"
 for name in $(env | sed -n 's/^\(FERRY_[A-Z_0-9]*\)=.*/\1/p'); do
     unset "$name"
 done
+said=$("$dest$prefix/bin/ferry-info") || fail "the installed ferry-info failed: $said"
+case $said in *"$lib/ferry/plugins-v1/loopback.so"*) ;; *) fail "the installed ferry-info does not see loopback: $said" ;; esac
 said=$(LD_LIBRARY_PATH="$lib" "$work/program") || fail "the program failed: $said"
 [ "$said" = "$(pkg-config --modversion ferry) 0 of 1: FERRY_OK" ] || fail "the program said: $said"
 echo "$said"
