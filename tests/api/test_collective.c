@@ -298,9 +298,23 @@ static int collective(ferry_team_t *team, enum kind kind, char *dest, char *src)
     }
 }
 
+/* What the error handler of a survivor hears. */
+struct heard {
+    _Atomic int calls, wrong;
+};
+
+static void hear(void *arg, const struct ferry_error *record)
+{
+    struct heard *heard = arg;
+    if (record->status != FERRY_ERR_PEER || record->peer != DEATH_VICTIM || !strstr(record->message, "pe 2 is dead"))
+        atomic_store(&heard->wrong, 1);
+    atomic_fetch_add(&heard->calls, 1);
+}
+
 static void death_body(struct pe *pe)
 {
     struct death *death = pe->arg;
+    struct heard heard = {0};
     struct ferry_error error = {.size = sizeof(error)};
     ferry_team_t *world = ferry_team_world(pe->job), *even = NULL, *odd = NULL;
     char *src = calloc(DEATH_PES, DEATH_BYTES), *dest = calloc(DEATH_PES, DEATH_BYTES);
@@ -309,6 +323,7 @@ static void death_body(struct pe *pe)
     if (!EXPECT(pe, src && dest))
         return;
     EXPECT_OK(pe, collective(world, death->kind, dest, src));
+    EXPECT_OK(pe, ferry_set_error_handler(pe->job, hear, &heard));
     all_here(pe, &death->here);
     if (pe->rank == DEATH_VICTIM)
         raise(SIGKILL);
@@ -329,6 +344,10 @@ static void death_body(struct pe *pe)
         EXPECT_OK(pe, collective(odd, death->kind, dest, src));
     if (odd)
         EXPECT_OK(pe, ferry_team_destroy(odd));
+    while (atomic_load(&heard.calls) == 0 && pes_now() - start < 20)
+        sched_yield();
+    EXPECT_OK(pe, ferry_set_error_handler(pe->job, NULL, NULL));
+    EXPECT(pe, atomic_load(&heard.calls) == 1 && atomic_load(&heard.wrong) == 0);
     free(src);
     free(dest);
 }
