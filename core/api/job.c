@@ -142,21 +142,52 @@ int ferry_stats_get(ferry_job_t *job, ferry_stats_t *stats)
     return FERRY_OK;
 }
 
-int ferry_uniqueid_create(ferry_uniqueid_t *id)
+/* meeting NULL: for one job. */
+static int meeting_make(ferry_uniqueid_t *id, ferry_meeting_t **meeting)
 {
-    if (!id)
-        return FERRY_ERR_ARG;
+    struct fy_log log;
     struct fy_source source = {NULL, environ};
     struct fy_options options;
     struct ferry_error error;
+    fy_log_init(&log);
     int rc = fy_options_load(&options, fy_core_options, NULL, &source, &error);
     if (rc == FERRY_OK) {
-        rc = fy_meeting_create(fy_options_string(&options, "interface"), fy_options_seconds(&options, "timeout"), id, &error);
+        const char *interface_ = fy_options_string(&options, "interface");
+        double timeout = fy_options_seconds(&options, "timeout");
+        log.level = (int)fy_options_number(&options, "log");
+        rc = meeting ? fy_meeting_open(&log, interface_, timeout, id, meeting, &error)
+                     : fy_meeting_create(&log, interface_, timeout, id, &error);
         fy_options_free(&options);
     }
     if (rc != FERRY_OK)
-        log_alone(&error);
+        fy_log_record(&log, FERRY_LOG_ERROR, "", &error);
     return rc;
+}
+
+int ferry_uniqueid_create(ferry_uniqueid_t *id)
+{
+    return id ? meeting_make(id, NULL) : FERRY_ERR_ARG;
+}
+
+int ferry_meeting_open(ferry_uniqueid_t *id, ferry_meeting_t **meeting)
+{
+    if (!meeting)
+        return FERRY_ERR_ARG;
+    *meeting = NULL;
+    return id ? meeting_make(id, meeting) : FERRY_ERR_ARG;
+}
+
+int ferry_meeting_lost(ferry_meeting_t *meeting, int rank)
+{
+    return meeting ? fy_meeting_lost(meeting, rank) : FERRY_ERR_ARG;
+}
+
+int ferry_meeting_close(ferry_meeting_t *meeting)
+{
+    if (!meeting)
+        return FERRY_ERR_ARG;
+    fy_meeting_close(meeting);
+    return FERRY_OK;
 }
 
 int ferry_uniqueid_to_text(const ferry_uniqueid_t *id, char *text)

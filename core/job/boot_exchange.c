@@ -47,12 +47,12 @@ int fy_exchange_id(struct fy_boot *boot, const struct fy_boot_config *config, ui
     int rc = fy_id_read(config->id, &id, error);
     if (rc != FERRY_OK)
         return rc;
-    memcpy(boot->secret, id.secret, sizeof(boot->secret));
-    memcpy(&boot->job_id, id.job_id, sizeof(boot->job_id));
     struct fy_join join = {
         .log = boot->log, .id = &id, .self = boot->self, .timeout = boot->timeout, .deadline = deadline};
     join.self.purpose = FY_PURPOSE_JOIN;
-    rc = fy_meeting_join(&join, boot->table, error);
+    rc = fy_meeting_join(&join, boot->table, &boot->job_id, error);
+    /* a secret for each job, though several may meet by one id */
+    crypto_auth(boot->secret, (const unsigned char *)&boot->job_id, sizeof(boot->job_id), id.secret);
     sodium_memzero(&id, sizeof(id));
     return rc == FERRY_OK ? table_check(boot, error) : rc;
 }

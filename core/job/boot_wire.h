@@ -43,7 +43,7 @@ enum fy_frame_type {
     FY_FRAME_PROOF,     /* struct fy_proof */
     FY_FRAME_WELCOME,   /* nothing */
     FY_FRAME_REFUSE,    /* struct fy_refusal */
-    FY_FRAME_TABLE,     /* struct fy_addr of every PE: the meeting is complete */
+    FY_FRAME_TABLE,     /* the job's number, struct fy_addr of every PE: the meeting is complete */
     FY_FRAME_GIVE_UP,   /* to the meeting: my time is over, who is missing? */
     FY_FRAME_UP,        /* struct fy_up, bytes: what a subtree contributes */
     FY_FRAME_DOWN,      /* struct fy_up, bytes of all: the result */
@@ -191,9 +191,8 @@ struct fy_id {
     uint32_t protocol;
     struct fy_addr addr;
     uint8_t secret[FERRY_SECRET_BYTES];
-    uint8_t job_id[8];
     char version[16];
-    uint8_t zero[52];
+    uint8_t zero[60];
 };
 #define FY_ID_MAGIC "FERRYID"
 int fy_id_read(const ferry_uniqueid_t *bytes, struct fy_id *id, struct ferry_error *error);
@@ -204,7 +203,8 @@ struct fy_join {
     double timeout;
     uint64_t deadline;
 };
-/* Blocks until every PE has arrived; table holds join->self.size addresses. */
-int fy_meeting_join(const struct fy_join *join, struct fy_addr *table, struct ferry_error *error);
+/* Blocks until every PE has arrived; table holds join->self.size addresses. job_id: this job's, of all that may meet by
+ * the id. */
+int fy_meeting_join(const struct fy_join *join, struct fy_addr *table, uint64_t *job_id, struct ferry_error *error);
 
 #endif

@@ -16,6 +16,7 @@
 struct visit {
     const struct fy_join *join;
     struct fy_addr *table;
+    uint64_t *job_id;
     struct ferry_error *error;
     char at[FY_ADDR_TEXT];
     bool seated, gave_up;
@@ -47,11 +48,12 @@ static void visit_fail(struct visit *v, int status, const char *hint, const char
 
 static void on_table(struct visit *v, const struct fy_frame *frame, const void *body)
 {
-    if (frame->size != v->join->self.size * sizeof(*v->table)) {
+    if (frame->size != sizeof(*v->job_id) + v->join->self.size * sizeof(*v->table)) {
         visit_fail(v, FERRY_ERR_BOOTSTRAP, NULL, "a table of the wrong size");
         return;
     }
-    memcpy(v->table, body, frame->size);
+    memcpy(v->job_id, body, sizeof(*v->job_id));
+    memcpy(v->table, (const uint8_t *)body + sizeof(*v->job_id), frame->size - sizeof(*v->job_id));
     v->status = FERRY_OK;
 }
 
@@ -59,8 +61,13 @@ static void on_refusal(struct visit *v, const struct fy_conn *conn)
 {
     static const char hint[] = "start every PE of a job with its own rank, one size, one version and a fresh id";
     bool mismatch = conn->refusal.status == FERRY_ERR_MISMATCH;
-    visit_fail(v, conn->refusal.status, mismatch ? hint : "see whether those PEs were started, and with this id",
+    bool late = conn->refusal.status == FERRY_ERR_TIMEOUT;
+    visit_fail(v, conn->refusal.status,
+               mismatch ? hint
+               : late   ? "see whether those PEs were started, and with this id"
+                        : NULL,
                conn->refusal.text);
+    v->error->peer = conn->refusal.peer;
 }
 
 static void on_frame(void *arg, struct fy_conn *conn, const struct fy_frame *frame, void *body)
@@ -168,9 +175,9 @@ static void visit_all(struct visit *v, struct fy_hub *hub)
     }
 }
 
-int fy_meeting_join(const struct fy_join *join, struct fy_addr *table, struct ferry_error *error)
+int fy_meeting_join(const struct fy_join *join, struct fy_addr *table, uint64_t *job_id, struct ferry_error *error)
 {
-    struct visit v = {.join = join, .table = table, .error = error, .status = FERRY_AGAIN};
+    struct visit v = {.join = join, .table = table, .job_id = job_id, .error = error, .status = FERRY_AGAIN};
     struct fy_hub hub;
     fy_addr_text(&join->id->addr, v.at);
     int code = fy_hub_open(&hub, -1);

@@ -50,6 +50,17 @@ FERRY_API int ferry_uniqueid_create(ferry_uniqueid_t *id);
 FERRY_API int ferry_uniqueid_to_text(const ferry_uniqueid_t *id, char *text);
 FERRY_API int ferry_uniqueid_from_text(const char *text, ferry_uniqueid_t *id);
 
+/* For launchers: a meeting that serves any number of jobs by one id, one after another. A job is complete when all of its
+ * ranks have arrived; who comes then begins the next. FERRY_TIMEOUT counts for each, from its first PE on. */
+typedef struct ferry_meeting ferry_meeting_t;
+/* Makes the id, and the thread of this process that serves it until ferry_meeting_close. */
+FERRY_API int ferry_meeting_open(ferry_uniqueid_t *id, ferry_meeting_t **meeting);
+/* The process of this rank has ended, well or not: a job that still waits for it fails at once, with that reason, and so
+ * do those that begin later. Any thread. */
+FERRY_API int ferry_meeting_lost(ferry_meeting_t *meeting, int rank);
+/* Ends the thread; a job that stands goes on. No other call may use the meeting any more. */
+FERRY_API int ferry_meeting_close(ferry_meeting_t *meeting);
+
 /* The application's own way to exchange bytes, called by ferry_init and ferry_finalize in the calling thread only,
  * by all PEs in the same order. 0 is success. */
 typedef struct ferry_bootstrap_functions {

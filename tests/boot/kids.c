@@ -125,7 +125,7 @@ void kids_start(struct kids *kids, uint32_t n, double peer_timeout)
     memset(kids, 0, sizeof(*kids));
     kids->n = n;
     assert_in_range(n, 1, KIDS);
-    assert_int_equal(fy_meeting_create(NULL, 30, &id, &error), FERRY_OK);
+    assert_int_equal(fy_meeting_create(NULL, NULL, 30, &id, &error), FERRY_OK);
     for (size_t i = 0; i < sizeof(id.bytes); i++)
         snprintf(hex + 2 * i, 3, "%02x", id.bytes[i]);
     snprintf(timeout, sizeof(timeout), "%g", peer_timeout);

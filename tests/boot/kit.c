@@ -149,7 +149,7 @@ struct kit_job *kit_new(uint32_t n, void (*body)(struct kit_pe *pe), bool functi
         job->pes[i].error.size = sizeof(struct ferry_error);
     }
     if (!functions && n > 1)
-        assert_int_equal(fy_meeting_create(NULL, 60, &job->id, &error), FERRY_OK);
+        assert_int_equal(fy_meeting_create(NULL, NULL, 60, &job->id, &error), FERRY_OK);
     return job;
 }
 
@@ -215,6 +215,7 @@ static void client_frame(void *arg, struct fy_conn *conn, const struct fy_frame 
     struct kit_client *client = arg;
     if (conn->state == FY_CONN_READY) {
         client->frames++;
+        client->type = frame->type;
         return;
     }
     enum fy_auth auth = fy_auth_frame(conn, frame, body, client->secret);
@@ -222,24 +223,40 @@ static void client_frame(void *arg, struct fy_conn *conn, const struct fy_frame 
     client->ended = client->ended || auth == FY_AUTH_FAIL;
 }
 
+/* One event, if any. False: the time is over. */
+static bool client_turn(struct kit_client *client, double end)
+{
+    struct epoll_event event;
+    struct fy_conn *conn = client->conn;
+    if (kit_now() > end)
+        return false;
+    if (epoll_wait(client->hub.epoll, &event, 1, 10) <= 0)
+        return true;
+    if (conn->state == FY_CONN_CONNECTING)
+        fy_auth_begin(conn);
+    else if (event.events & EPOLLOUT)
+        fy_conn_flush(conn);
+    if (!fy_conn_read(conn, client_frame, client))
+        client->ended = true;
+    return true;
+}
+
 bool kit_client_run(struct kit_client *client, double seconds, bool until_ended)
 {
     double end = kit_now() + seconds;
-    struct fy_conn *conn = client->conn;
-    while (!client->ended && (until_ended || !client->ready)) {
-        struct epoll_event event;
-        if (kit_now() > end)
+    while (!client->ended && (until_ended || !client->ready))
+        if (!client_turn(client, end))
             return false;
-        if (epoll_wait(client->hub.epoll, &event, 1, 10) <= 0)
-            continue;
-        if (conn->state == FY_CONN_CONNECTING)
-            fy_auth_begin(conn);
-        else if (event.events & EPOLLOUT)
-            fy_conn_flush(conn);
-        if (!fy_conn_read(conn, client_frame, client))
-            client->ended = true;
-    }
     return true;
+}
+
+bool kit_client_frame(struct kit_client *client, double seconds)
+{
+    double end = kit_now() + seconds;
+    while (!client->ended && client->frames == 0)
+        if (!client_turn(client, end))
+            return false;
+    return client->frames > 0;
 }
 
 void kit_client_close(struct kit_client *client)

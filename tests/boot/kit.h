@@ -73,6 +73,7 @@ struct kit_client {
     const uint8_t *secret;
     bool ready, ended;
     uint32_t frames; /* received when ready */
+    uint16_t type;   /* of the latest */
 };
 void kit_client_open(struct kit_client *client, const struct fy_addr *addr, uint32_t server, const uint8_t *secret,
                      uint32_t purpose, uint32_t rank, uint32_t size);
@@ -80,6 +81,8 @@ void kit_client_open_at(struct kit_client *client, const struct fy_addr *addr, u
                         const struct fy_identity *self);
 /* Handles what comes until ready (or ended); false: neither within `seconds`. */
 bool kit_client_run(struct kit_client *client, double seconds, bool until_ended);
+/* Until a frame came after it was ready. */
+bool kit_client_frame(struct kit_client *client, double seconds);
 void kit_client_close(struct kit_client *client);
 /* A plain socket to the address; -1: refused. */
 int kit_socket(const struct fy_addr *addr);
