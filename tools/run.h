@@ -12,6 +12,8 @@
 
 #define RUN_MAX_PES      4096
 #define RUN_EXIT_TIMEOUT 124
+#define RUN_EXIT_PIPE    141 /* 128 + SIGPIPE */
+#define RUN_CHUNK        ((size_t)64 << 10)
 
 struct run_options {
     int n;
@@ -61,8 +63,8 @@ void run_sink_flush(struct run_sink *sink);
 bool run_sink_pending(const struct run_sink *sink);
 /* Too much is waiting: do not read more. */
 bool run_sink_full(const struct run_sink *sink);
-/* Reads once and passes whole lines on; at the end of the stream also the rest. */
-void run_source_read(struct run_source *source);
+/* Reads once, into `chunk`, and passes whole lines on; at the end of the stream also the rest. */
+void run_source_read(struct run_source *source, char chunk[RUN_CHUNK]);
 void run_source_finish(struct run_source *source);
 
 /* ------------------------------------------------------------------ processes (run_launch.c, run_guard.c) */
@@ -91,6 +93,7 @@ struct run_job {
     double failed_at;    /* moment of the first failure */
     double overtime;     /* moment at which --timeout strikes; 0: never */
     bool terminal_given; /* the group has the terminal */
+    bool reader_left;    /* nobody reads standard output any more */
     bool give_up;        /* leave, even if output is waiting */
     int exit_status;
     bool exit_by_signal; /* the first failure was a death by signal */
@@ -99,7 +102,7 @@ struct run_job {
 /* Starts the process that outlives ferry-run and then kills what is left of the job. Called before any thread
  * exists. Exits on failure. */
 void run_guard_start(struct run_job *job);
-/* Kills what PEs left behind, and waits for the guard. */
+/* Waits for the guard, and kills what PEs left behind, also in sessions of their own. */
 void run_guard_end(struct run_job *job);
 
 /* Starts all PEs. 0, or the exit status after the reason was printed. */
@@ -120,6 +123,8 @@ void run_take_stops(struct run_job *job);
 void run_take_signals(struct run_job *job);
 /* Moves on to ending the job when a deadline has passed. */
 void run_check_deadlines(struct run_job *job);
+/* Nobody reads standard output any more: ends the job. */
+void run_reader_left(struct run_job *job);
 /* Seconds until the next deadline, negative: none. */
 double run_next_deadline(const struct run_job *job);
 void run_loop(struct run_job *job);

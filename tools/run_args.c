@@ -28,8 +28,9 @@ static const char doc[] =
     "have none. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are passed on. The exit status "
     "is 0 if all ended with 0, else that of the first that failed, 128 + N if signal N killed it (which counts before "
     "a failure half a second earlier); 127 if the program "
-    "was not found, 126 if it could not be run, 64 for a bad command line. Whatever the processes leave running is "
-    "killed at the end.";
+    "was not found, 126 if it could not be run, 124 after --timeout, 141 if who reads standard output left, which ends "
+    "the job, 74 if output could not be written for another reason, 71 if the operating system refused something, 64 "
+    "for a bad command line. Whatever the processes leave running is killed at the end.";
 
 static int parse_count(const char *text, struct argp_state *state)
 {

@@ -13,6 +13,7 @@
 struct polled {
     struct pollfd *fds;
     struct run_source **sources;
+    char *chunk; /* what is read; not on the stack, which may be small */
     nfds_t n;
 };
 
@@ -70,7 +71,7 @@ static void serve_sources(const struct polled *polled, bool ending)
         if (!source)
             continue;
         if (polled->fds[i].revents)
-            run_source_read(source);
+            run_source_read(source, polled->chunk);
         else if (ending)
             run_source_finish(source);
     }
@@ -86,13 +87,17 @@ static int poll_timeout(const struct run_job *job, const struct polled *polled, 
     return left < 0 ? -1 : (int)(left * 1000) + 1;
 }
 
-/* Says, once, that output is lost. That the reader left is its own choice; another error is a failure of the job. */
+/* Says, once, that output is lost. Without a reader of standard output the job ends, as a single process would. */
 static void check_sinks(struct run_job *job, bool said[2])
 {
     for (int i = 0; i < 2; i++) {
         if (!job->sinks[i].error || said[i])
             continue;
         said[i] = true;
+        if (i == 0 && job->sinks[i].error == EPIPE) {
+            run_reader_left(job);
+            continue;
+        }
         errno = job->sinks[i].error;
         run_say(job, "cannot write to standard %s (%m): the PEs' further output there is dropped",
                 i == 0 ? "output" : "error");
@@ -104,9 +109,10 @@ static void check_sinks(struct run_job *job, bool said[2])
 void run_loop(struct run_job *job)
 {
     size_t most = 3 + 2 * (size_t)job->options.n;
-    struct polled polled = {calloc(most, sizeof *polled.fds), calloc(most, sizeof *polled.sources), 0};
+    struct polled polled = {calloc(most, sizeof *polled.fds), calloc(most, sizeof *polled.sources), malloc(RUN_CHUNK),
+                            0};
     bool ending = false, said[2] = {false, false};
-    if (!polled.fds || !polled.sources)
+    if (!polled.fds || !polled.sources || !polled.chunk)
         err(EX_OSERR, "cannot watch %d processes", job->options.n);
     run_reap(job); /* the launch has eaten the news of those that ended meanwhile */
     while (!is_done(job)) {
@@ -131,4 +137,5 @@ void run_loop(struct run_job *job)
     }
     free(polled.fds);
     free(polled.sources);
+    free(polled.chunk);
 }

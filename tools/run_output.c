@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CHUNK     ((size_t)64 << 10)
 #define SINK_FULL ((size_t)1 << 20)
 /* A longer line is passed on in pieces, between which other lines may come: memory has to end somewhere. */
 #define LINE_MAX_BYTES ((size_t)64 << 20)
@@ -59,7 +58,7 @@ static void buffer_drop(struct run_buffer *buffer)
 void run_sink_open(struct run_sink *sink, int fd)
 {
     struct stat st;
-    *sink = (struct run_sink){.fd = fd, .piece = CHUNK};
+    *sink = (struct run_sink){.fd = fd, .piece = RUN_CHUNK};
     /* After POLLOUT a pipe takes a page for sure. It may be shared with others, so that O_NONBLOCK is not ours to set.
      */
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
@@ -149,10 +148,9 @@ void run_source_finish(struct run_source *source)
     source->fd = -1;
 }
 
-void run_source_read(struct run_source *source)
+void run_source_read(struct run_source *source, char chunk[RUN_CHUNK])
 {
-    char chunk[CHUNK];
-    ssize_t n = read(source->fd, chunk, source->left < CHUNK ? source->left : CHUNK);
+    ssize_t n = read(source->fd, chunk, source->left < RUN_CHUNK ? source->left : RUN_CHUNK);
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (n <= 0) {

@@ -73,17 +73,25 @@ static bool counts_as_first(const struct run_job *job, bool killed)
     return killed && !job->exit_by_signal && job->stage == RUN_GRACE && run_now() - job->failed_at < SAME_MOMENT;
 }
 
+static void say_failure(struct run_job *job, int rank, const siginfo_t *info)
+{
+    bool killed = info->si_code != CLD_EXITED;
+    int pid = (int)info->si_pid, status = info->si_status;
+    const char *by_us = job->stage >= RUN_TERMINATING ? ", ended by ferry-run" : "";
+
+    if (job->reader_left && killed && (status == SIGTERM || status == SIGKILL))
+        return; /* that this happens to all of them was said */
+    if (killed)
+        run_say(job, "pe %d (pid %d) was killed by signal %d (%s)%s", rank, pid, status, signal_text(status), by_us);
+    else
+        run_say(job, "pe %d (pid %d) exited with status %d%s", rank, pid, status, by_us);
+}
+
 static void note_failure(struct run_job *job, int rank, const siginfo_t *info)
 {
     bool killed = info->si_code != CLD_EXITED;
-    int pid = (int)info->si_pid;
-    const char *by_us = job->stage >= RUN_TERMINATING ? ", ended by ferry-run" : "";
-    if (killed)
-        run_say(job, "pe %d (pid %d) was killed by signal %d (%s)%s", rank, pid, info->si_status,
-                signal_text(info->si_status), by_us);
-    else
-        run_say(job, "pe %d (pid %d) exited with status %d%s", rank, pid, info->si_status, by_us);
 
+    say_failure(job, rank, info);
     if (counts_as_first(job, killed)) {
         job->exit_status = killed ? 128 + info->si_status : info->si_status;
         job->exit_by_signal = killed;
@@ -182,6 +190,19 @@ static void terminate(struct run_job *job)
     job->deadline = run_now() + KILL_AFTER;
     run_signal_all(job, SIGTERM);
     run_signal_all(job, SIGCONT); /* one that is stopped would not notice */
+}
+
+void run_reader_left(struct run_job *job)
+{
+    job->reader_left = true;
+    if (job->exit_status == 0)
+        job->exit_status = RUN_EXIT_PIPE;
+    if (job->alive == 0 || job->stage >= RUN_TERMINATING) {
+        run_say(job, "nobody reads standard output any more: the rest is dropped");
+        return;
+    }
+    run_say(job, "nobody reads standard output any more: ending %d of %d PEs", job->alive, job->options.n);
+    terminate(job);
 }
 
 void run_check_deadlines(struct run_job *job)

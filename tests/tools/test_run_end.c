@@ -344,6 +344,28 @@ static void test_leftovers(void **state)
     command_release(&c);
 }
 
+/* Nor do those that left group and session, nor their children. */
+static void test_leftover_sessions(void **state)
+{
+    (void)state;
+    struct command c = {0};
+    char folder[] = "/tmp/ferry-run-XXXXXX", setting[64];
+    pid_t pids[6] = {0};
+    assert_non_null(mkdtemp(folder));
+    snprintf(setting, sizeof setting, "FOLDER=%s", folder);
+    const char *const settings[] = {setting, NULL};
+    c.settings = settings;
+    const char *script = "setsid sh -c 'trap \"\" TERM HUP; setsid sleep 1000 & echo pid $!; sleep 1000 & echo pid $!; "
+                         "echo pid $$; : >$FOLDER/$FERRY_RANK; wait' & "
+                         "until [ -e $FOLDER/$FERRY_RANK ]; do sleep 0.01; done; rm $FOLDER/$FERRY_RANK";
+    assert_int_equal(command_run(&c, ARGS(tool, "-n", "2", "sh", "-c", script)), 0);
+    assert_int_equal(read_pids(&c, pids, 6), 6);
+    for (size_t i = 0; i < 6; i++)
+        assert_int_equal(process_state(pids[i]), 0);
+    rmdir(folder);
+    command_release(&c);
+}
+
 /* Programs that make a process group of their own get the signals too. */
 static void test_own_group(void **state)
 {
@@ -421,6 +443,7 @@ int main(void)
                                        cmocka_unit_test(test_killed_launcher_leaves_nothing),
                                        cmocka_unit_test(test_failure_ends_grandchildren),
                                        cmocka_unit_test(test_leftovers),
+                                       cmocka_unit_test(test_leftover_sessions),
                                        cmocka_unit_test(test_own_group),
                                        cmocka_unit_test(test_terminal)};
     return tool && standin ? cmocka_run_group_tests(tests, NULL, NULL) : 1;

@@ -16,6 +16,13 @@
 
 static const char *tool, *standin;
 
+/* KiB; sanitizers need more of it. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static const char small_stack[] = "1024";
+#else
+static const char small_stack[] = "64";
+#endif
+
 static void test_environment(void **state)
 {
     (void)state;
@@ -198,7 +205,7 @@ static void test_stdin_is_for_rank_0(void **state)
     command_release(&c);
 }
 
-/* Nobody reads any more: the job goes on, and its status counts. */
+/* Nobody reads any more: the job ends, as a single process would, and one line says why. */
 static void test_reader_leaves(void **state)
 {
     (void)state;
@@ -206,11 +213,39 @@ static void test_reader_leaves(void **state)
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     close(ends[0]);
     struct command c = {.out_fd = ends[1]};
-    assert_int_equal(command_run(&c, ARGS(tool, "-n", "4", "--", "sh", "-c", "yes | head -c 1000000; echo done >&2")),
-                     0);
-    assert_int_equal(count_pieces(c.error_text, c.error_length, "] done\n"), 4);
-    assert_int_equal(count_pieces(c.error_text, c.error_length, "cannot write to standard output (Broken pipe)"), 1);
+    assert_int_equal(command_run(&c, ARGS(tool, "-n", "4", "yes")), 141);
+    assert_string_equal(c.error_text, "ferry-run: nobody reads standard output any more: ending 4 of 4 PEs\n");
+    command_release(&c);
+    /* One that takes no notice of SIGTERM. */
+    c.out_fd = ends[1];
+    assert_int_equal(command_run(&c, ARGS(tool, "-n", "1", "sh", "-c", "trap '' TERM; exec yes")), 141);
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "1 of 1 PEs did not end on SIGTERM: killing"), 1);
     close(ends[1]);
+    command_release(&c);
+}
+
+/* The same for standard error alone: the job goes on. */
+static void test_reader_of_errors_leaves(void **state)
+{
+    (void)state;
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    close(ends[0]);
+    struct command c = {.err_fd = ends[1]};
+    assert_int_equal(command_run(&c, ARGS(tool, "-n", "2", "sh", "-c", "yes | head -c 100000 >&2; echo done")), 0);
+    assert_string_equal(c.text, "done\ndone\n");
+    close(ends[1]);
+    command_release(&c);
+}
+
+/* With little stack, which programs of many threads are given. */
+static void test_small_stack(void **state)
+{
+    (void)state;
+    struct command c = {0};
+    assert_int_equal(
+        command_run(&c, ARGS("/bin/sh", "-c", "ulimit -s $1; exec \"$0\" -n 2 echo hi", tool, small_stack)), 0);
+    assert_string_equal(c.text, "hi\nhi\n");
     command_release(&c);
 }
 
@@ -303,6 +338,8 @@ int main(void)
                                        cmocka_unit_test(test_both_in_one_file),
                                        cmocka_unit_test(test_stdin_is_for_rank_0),
                                        cmocka_unit_test(test_reader_leaves),
+                                       cmocka_unit_test(test_reader_of_errors_leaves),
+                                       cmocka_unit_test(test_small_stack),
                                        cmocka_unit_test(test_closed_stdout),
                                        cmocka_unit_test(test_full_disk_is_an_error),
                                        cmocka_unit_test(test_slow_reader),
