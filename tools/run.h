@@ -4,6 +4,7 @@
 #ifndef FERRY_TOOLS_RUN_H
 #define FERRY_TOOLS_RUN_H
 
+#include <ferry/ferry.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -95,6 +96,7 @@ struct run_job {
     bool terminal_given; /* the group has the terminal */
     bool reader_left;    /* nobody reads standard output any more */
     bool give_up;        /* leave, even if output is waiting */
+    ferry_meeting_t *meeting;
     int exit_status;
     bool exit_by_signal; /* the first failure was a death by signal */
 };

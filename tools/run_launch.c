@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ferry-run: makes the job's id and starts the PEs. Main thread; the library's meeting thread already runs, so a child
+ * ferry-run: opens the meeting and starts the PEs. Main thread; the library's meeting thread already runs, so a child
  * calls nothing but system calls before exec. */
 #include "run.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ferry/ferry.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +36,7 @@ static int make_id(struct run_job *job, struct launch *launch)
 {
     ferry_uniqueid_t id;
     char text[FERRY_UNIQUEID_TEXT];
-    int status = ferry_uniqueid_create(&id);
+    int status = ferry_meeting_open(&id, &job->meeting);
     if (status == FERRY_OK)
         status = ferry_uniqueid_to_text(&id, text);
     if (status != FERRY_OK) {

@@ -64,6 +64,8 @@ static void release(struct run_job *job)
     free(job->sources);
     free(job->pes);
     close(job->signal_fd);
+    if (job->meeting)
+        ferry_meeting_close(job->meeting);
 }
 
 int main(int argc, char **argv)

@@ -153,6 +153,7 @@ void run_reap(struct run_job *job)
             continue;
         job->pes[rank].alive = false;
         job->alive--;
+        ferry_meeting_lost(job->meeting, rank); /* others may wait for it to join */
         if (info.si_code == CLD_EXITED && info.si_status == 0)
             continue;
         note_failure(job, rank, &info);

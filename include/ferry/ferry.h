@@ -72,7 +72,9 @@ typedef struct ferry_bootstrap_functions {
 } ferry_bootstrap_functions_t;
 
 enum ferry_bootstrap {
-    FERRY_BOOTSTRAP_ENV = 0,       /* FERRY_RANK, FERRY_SIZE, FERRY_ID, as ferry-run sets them; none of them: a job of 1 */
+    /* FERRY_RANK, FERRY_SIZE, FERRY_ID, as ferry-run sets them; none of them: a job of 1. Under ferry-run a program may begin
+     * a job after the end of another. */
+    FERRY_BOOTSTRAP_ENV = 0,
     FERRY_BOOTSTRAP_UNIQUEID = 1,  /* rank, n_pes and id below */
     FERRY_BOOTSTRAP_FUNCTIONS = 2  /* rank, n_pes and functions below */
 };
