@@ -4,6 +4,7 @@
 #include "boot_wire.h"
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -51,8 +52,10 @@ static struct fy_conn *hub_add(struct fy_hub *hub, int fd, enum fy_conn_state st
     uint32_t events = state == FY_CONN_CONNECTING ? EPOLLIN | EPOLLOUT : EPOLLIN;
     struct epoll_event event = {.events = events, .data.ptr = conn};
     if (!conn || epoll_ctl(hub->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+        int code = errno;
         close(fd);
         free(conn);
+        errno = code;
         return NULL;
     }
     conn->hub = hub;
@@ -105,28 +108,41 @@ static struct fy_conn *oldest_unproven(const struct fy_hub *hub, unsigned *count
     return oldest;
 }
 
+/* accept says that descriptors are used up before it looks whether one is needed. */
+static bool somebody_waits(int listener)
+{
+    struct pollfd fd = {.fd = listener, .events = POLLIN};
+    return poll(&fd, 1, 0) > 0;
+}
+
 /* False: stop for now. */
 static bool accept_one(struct fy_hub *hub, uint32_t self, const struct fy_log *log)
 {
     int fd = accept4(hub->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return false;
-    bool full = fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
+    int code = errno;
+    bool full = fd < 0 && fy_code_exhausted(code);
     if (fd < 0 && !full)
         return true; /* a connection that ended while it waited */
+    if (full && !somebody_waits(hub->listener))
+        return false;
     unsigned unproven;
     struct fy_conn *oldest = oldest_unproven(hub, &unproven);
     if (oldest && (full || unproven >= FY_HUB_UNPROVEN)) {
         fy_log(log, FERRY_LOG_DEBUG, "dropped a connection that has proven nothing, to make room");
         fy_hub_drop(hub, oldest);
     } else if (full) {
+        hub->full = code;
         hub->listen_again = fy_now_ns() + ACCEPT_PAUSE;
         hub_listen(hub, false);
         return false;
     }
     struct fy_conn *conn = fd >= 0 ? hub_add(hub, fd, FY_CONN_HELLO) : NULL;
-    if (conn)
-        conn->server = self;
+    if (!conn)
+        return true;
+    conn->server = self;
+    hub->full = 0;
     return true;
 }
 

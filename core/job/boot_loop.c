@@ -200,6 +200,8 @@ static void on_event(struct fy_boot *boot, const struct epoll_event *event)
             ;
     } else if (event->data.ptr == &boot->hub.listener) {
         fy_hub_accept(&boot->hub, boot->rank, boot->log);
+        if (boot->hub.full)
+            fy_place_exhausted(boot, boot->hub.full);
     } else if (conn->state != FY_CONN_CLOSED) {
         on_conn(boot, conn, event->events);
     }
@@ -354,6 +356,7 @@ static int loop_open(struct fy_boot *boot)
 
 int fy_loop_start(struct fy_boot *boot, struct ferry_error *error)
 {
+    char reason[FY_CODE_TEXT];
     pthread_mutex_lock(&boot->lock);
     int rc = boot->running ? 0 : loop_open(boot);
     if (rc == 0)
@@ -361,7 +364,7 @@ int fy_loop_start(struct fy_boot *boot, struct ferry_error *error)
     pthread_mutex_unlock(&boot->lock);
     if (rc == 0)
         return FERRY_OK;
-    fy_error_set(error, FERRY_ERR_SYSTEM, NULL, "cannot start the control thread: %s", strerror(rc));
+    fy_error_set(error, FERRY_ERR_SYSTEM, NULL, "cannot start the control thread: %s", fy_code_text(rc, reason));
     error->library_status = rc;
     return FERRY_ERR_SYSTEM;
 }

@@ -10,6 +10,7 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -81,7 +82,7 @@ int fy_net_address(const char *interface_, uint32_t *ip, struct ferry_error *err
 
 int fy_net_listen(uint32_t ip, struct fy_addr *addr, int *fd_out, struct ferry_error *error)
 {
-    char text[FY_ADDR_TEXT];
+    char text[FY_ADDR_TEXT], reason[FY_CODE_TEXT];
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = ip};
     socklen_t size = sizeof(at);
     *addr = (struct fy_addr){.ip = ip};
@@ -98,7 +99,7 @@ int fy_net_listen(uint32_t ip, struct fy_addr *addr, int *fd_out, struct ferry_e
     inet_ntop(AF_INET, &at.sin_addr, text, sizeof(text));
     if (code == EADDRNOTAVAIL)
         return interface_missing(text, "it is no address of this machine", error);
-    fy_error_set(error, FERRY_ERR_SYSTEM, NULL, "cannot listen on %s: %s", text, strerror(code));
+    fy_error_set(error, FERRY_ERR_SYSTEM, NULL, "cannot listen on %s: %s", text, fy_code_text(code, reason));
     error->library_status = code;
     return FERRY_ERR_SYSTEM;
 }
@@ -114,6 +115,23 @@ const char *fy_addr_text(const struct fy_addr *addr, char out[FY_ADDR_TEXT])
     char ip[INET_ADDRSTRLEN];
     inet_ntop(AF_INET, &addr->ip, ip, sizeof(ip));
     snprintf(out, FY_ADDR_TEXT, "%s:%u", ip, (unsigned)ntohs(addr->port));
+    return out;
+}
+
+bool fy_code_exhausted(int code)
+{
+    return code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM;
+}
+
+const char *fy_code_text(int code, char out[FY_CODE_TEXT])
+{
+    struct rlimit limit;
+    char words[48];
+    snprintf(words, sizeof(words), "%s", strerror(code));
+    if (code == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        snprintf(out, FY_CODE_TEXT, "%s (ulimit -n is %llu)", words, (unsigned long long)limit.rlim_cur);
+    else
+        snprintf(out, FY_CODE_TEXT, "%s", words);
     return out;
 }
 

@@ -2,6 +2,7 @@
  * The tree after losses: whose child a PE is once others are gone, how it attaches there, and how a parent looks after
  * those that should attach but do not. A parent's number is always lower, so there are no cycles. Control thread. */
 #include "boot_internal.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,15 +41,28 @@ static uint64_t patience(const struct fy_boot *boot, uint64_t now)
     return seconds > 0 ? now + (uint64_t)(seconds * 1e9) : UINT64_MAX;
 }
 
+void fy_place_exhausted(struct fy_boot *boot, int code)
+{
+    char reason[FY_CODE_TEXT];
+    struct fy_fail fail = {.seq = UINT32_MAX, .final = 1, .status = FERRY_ERR_SYSTEM, .peer = (int32_t)boot->rank};
+    if (boot->joined || boot->leaving || !fy_code_exhausted(code))
+        return;
+    snprintf(fail.text, sizeof(fail.text), "PE %u cannot connect to the others: %s", boot->rank,
+             fy_code_text(code, reason));
+    fy_fail_spread(boot, &fail, NULL);
+}
+
 static struct fy_conn *connect_to(struct fy_boot *boot, uint32_t pe, int role, uint32_t purpose)
 {
     struct fy_identity self = boot->self;
     self.purpose = purpose;
     struct fy_conn *conn = fy_hub_connect(&boot->hub, &boot->table[pe], pe, &self, fy_deadline(FY_HUB_PROVE_TIME));
-    if (conn) {
-        conn->role = role;
-        conn->pe = pe;
+    if (!conn) {
+        fy_place_exhausted(boot, errno);
+        return NULL;
     }
+    conn->role = role;
+    conn->pe = pe;
     return conn;
 }
 

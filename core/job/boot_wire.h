@@ -136,6 +136,7 @@ struct fy_hub {
     int epoll, listener; /* listener: -1 none */
     struct fy_conn *conns, *graves;
     uint64_t listen_again; /* out of descriptors: not before */
+    int full;              /* and so said accept, by this errno; 0 again when it took one */
 };
 
 /* --- boot_wire.c: frames */
@@ -152,7 +153,7 @@ void fy_conn_free(struct fy_conn *conn);
 /* --- boot_hub.c: sets of connections */
 int fy_hub_open(struct fy_hub *hub, int listener); /* takes the listener, even when it fails; 0 or errno */
 void fy_hub_close(struct fy_hub *hub);
-/* NULL: out of descriptors or memory. A failure to connect shows later. */
+/* NULL: out of descriptors or memory, errno says of which. A failure to connect shows later. */
 struct fy_conn *fy_hub_connect(struct fy_hub *hub, const struct fy_addr *addr, uint32_t server,
                                const struct fy_identity *self, uint64_t deadline);
 /* Takes waiting connections; they start in FY_CONN_HELLO with role 0. `self`: who answers. */
@@ -182,6 +183,11 @@ int fy_net_listen(uint32_t ip, struct fy_addr *addr, int *fd, struct ferry_error
 void fy_net_tune(int fd);
 #define FY_ADDR_TEXT 32
 const char *fy_addr_text(const struct fy_addr *addr, char out[FY_ADDR_TEXT]);
+/* An errno in words; what ran out, with its limit: "Too many open files (ulimit -n is 1024)". */
+#define FY_CODE_TEXT 96
+const char *fy_code_text(int code, char out[FY_CODE_TEXT]);
+/* Descriptors or memory: it will not get better by trying on. */
+bool fy_code_exhausted(int code);
 /* "PE 3" or "PEs 3, 5-7 and 12 more": those with have[pe] == 0. Returns how many. */
 uint32_t fy_text_missing(char *out, size_t size, const uint8_t *have, uint32_t n, uint32_t *first);
 

@@ -34,6 +34,19 @@ static void on_frame(void *arg, struct fy_conn *conn, const struct fy_frame *fra
         fy_round_lost(m, conn);
 }
 
+/* Those who wait in vain for a connection cannot be told; those who have one are, and their going makes room. */
+static void on_full(struct ferry_meeting *m)
+{
+    char reason[FY_CODE_TEXT], text[200];
+    snprintf(text, sizeof(text), "the process that made the id cannot take another connection: %s",
+             fy_code_text(m->hub.full, reason));
+    m->hub.full = 0;
+    if (m->round.status != FERRY_OK || m->over)
+        return;
+    fy_log(&m->log, FERRY_LOG_ERROR, "meeting: %s", text);
+    fy_round_fail(m, FERRY_ERR_SYSTEM, -1, text);
+}
+
 /* False: the end. A rank is written at once, and so read whole. */
 static bool on_orders(struct ferry_meeting *m)
 {
@@ -51,6 +64,8 @@ static bool on_event(struct ferry_meeting *m, const struct epoll_event *event)
 {
     if (event->data.ptr == &m->hub.listener) {
         fy_hub_accept(&m->hub, FY_NOBODY, &m->log);
+        if (m->hub.full)
+            on_full(m);
         return true;
     }
     if (event->data.ptr == &m->orders)
@@ -160,6 +175,7 @@ static int orders_open(struct ferry_meeting *m)
 static int meeting_listen(struct ferry_meeting *m, const char *interface_, struct fy_addr *addr,
                           struct ferry_error *error)
 {
+    char reason[FY_CODE_TEXT];
     uint32_t ip;
     int listener;
     int rc = fy_net_address(interface_, &ip, error);
@@ -172,7 +188,7 @@ static int meeting_listen(struct ferry_meeting *m, const char *interface_, struc
         code = orders_open(m);
     if (code == 0)
         return FERRY_OK;
-    fy_error_set(error, FERRY_ERR_SYSTEM, NULL, "cannot serve the meeting of the PEs: %s", strerror(code));
+    fy_error_set(error, FERRY_ERR_SYSTEM, NULL, "cannot serve the meeting of the PEs: %s", fy_code_text(code, reason));
     error->library_status = code;
     return FERRY_ERR_SYSTEM;
 }

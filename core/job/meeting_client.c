@@ -155,11 +155,12 @@ static bool visit_once(struct visit *v, struct fy_hub *hub, struct fy_conn *conn
 
 static void visit_all(struct visit *v, struct fy_hub *hub)
 {
+    char reason[FY_CODE_TEXT];
     uint64_t pause = RETRY_FIRST_NS;
     while (v->status > 0) {
         struct fy_conn *conn = fy_hub_connect(hub, &v->join->id->addr, FY_NOBODY, &v->join->self, v->join->deadline);
         if (!conn) {
-            visit_fail(v, FERRY_ERR_SYSTEM, NULL, strerror(errno));
+            visit_fail(v, FERRY_ERR_SYSTEM, NULL, fy_code_text(errno, reason));
             return;
         }
         v->seated = false;
@@ -179,10 +180,12 @@ int fy_meeting_join(const struct fy_join *join, struct fy_addr *table, uint64_t 
 {
     struct visit v = {.join = join, .table = table, .job_id = job_id, .error = error, .status = FERRY_AGAIN};
     struct fy_hub hub;
+    char reason[FY_CODE_TEXT];
     fy_addr_text(&join->id->addr, v.at);
     int code = fy_hub_open(&hub, -1);
     if (code != 0) {
-        fy_error_set(error, FERRY_ERR_SYSTEM, NULL, "cannot join the meeting at %s: %s", v.at, strerror(code));
+        fy_error_set(error, FERRY_ERR_SYSTEM, NULL, "cannot join the meeting at %s: %s", v.at,
+                     fy_code_text(code, reason));
         return FERRY_ERR_SYSTEM;
     }
     visit_all(&v, &hub);

@@ -2,6 +2,8 @@
  * What a meeting decides: who is refused alone, what fails the job for all who are there or come, and the jobs that a
  * launcher's meeting serves one after another. */
 #include "kit.h"
+#include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -263,9 +265,53 @@ static void test_strangers_are_logged(void **state)
     fy_meeting_close(meeting);
 }
 
+static void keep_limit(void *arg, int level, const char *line)
+{
+    unsigned long long limit;
+    const char *at = strstr(line, "Too many open files (ulimit -n is ");
+    if (level == FERRY_LOG_ERROR && at && sscanf(at, "Too many open files (ulimit -n is %llu)", &limit) == 1)
+        atomic_store((atomic_uint *)arg, (unsigned)limit);
+}
+
+/* The meeting's process cannot take the second PE: the first need not wait. */
+static void test_no_descriptors(void **state)
+{
+    (void)state;
+    struct ferry_meeting *meeting;
+    struct ferry_error error;
+    ferry_uniqueid_t bytes;
+    atomic_uint said = 0;
+    struct fy_log log;
+    struct kit_client waits;
+    struct rlimit old, none;
+    fy_log_init(&log);
+    log.sink = keep_limit;
+    log.sink_arg = &said;
+    assert_int_equal(fy_meeting_open(&log, "lo", 30, &bytes, &meeting, &error), FERRY_OK);
+    struct fy_id id = id_of(&bytes);
+    seat(&waits, &id, 0, 2);
+    int second = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), free_fd = dup(second);
+    close(free_fd);
+    getrlimit(RLIMIT_NOFILE, &old);
+    none = (struct rlimit){(rlim_t)free_fd, old.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = id.addr.port, .sin_addr.s_addr = id.addr.ip};
+    int rc = connect(second, (struct sockaddr *)&to, sizeof(to));
+    bool told = kit_client_frame(&waits, 5);
+    setrlimit(RLIMIT_NOFILE, &old);
+    assert_int_equal(rc, 0);
+    assert_true(told);
+    assert_int_equal(waits.type, FY_FRAME_REFUSE);
+    assert_int_equal(atomic_load(&said), free_fd);
+    close(second);
+    kit_client_close(&waits);
+    fy_meeting_close(meeting);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_descriptors), /* the first: no other meeting gives descriptors back */
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_disagree),
         cmocka_unit_test(test_disagree_first),

@@ -23,8 +23,13 @@ int main(int argc, char **argv)
             return 3;
         }
         printf("job %d of %d\n", i, ferry_n_pes(NULL));
-        if (ferry_barrier(NULL) != FERRY_OK || ferry_finalize(NULL) != FERRY_OK)
+        if (ferry_barrier(NULL) != FERRY_OK) {
+            ferry_last_error(NULL, &error);
+            printf("no barrier %d for %s: %s\n", i, rank, error.message);
             return 4;
+        }
+        if (ferry_finalize(NULL) != FERRY_OK)
+            return 5;
     }
     return 0;
 }

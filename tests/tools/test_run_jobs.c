@@ -61,6 +61,25 @@ static void test_ended_before_the_second(void **state)
     ended("1");
 }
 
+/* Too few descriptors to connect with: said at once, with the limit. */
+static void test_no_descriptors(void **state)
+{
+    (void)state;
+    for (int limit = 5; limit <= 8; limit++) {
+        struct command c = {0};
+        char script[64], piece[64];
+        double begin = command_now();
+        snprintf(script, sizeof script, "ulimit -n %d; exec \"$0\" 1 -1 0", limit);
+        snprintf(piece, sizeof piece, limit < 8 ? "Too many open files (ulimit -n is %d)" : "Too many open files",
+                 limit);
+        assert_int_equal(command_run(&c, ARGS(tool, "-n", "4", "sh", "-c", script, rounds)), 3);
+        assert_true(command_now() - begin < 10);
+        if (count_pieces(c.error_text, c.error_length, piece) == 0)
+            fail_msg("not '%s':\n%.*s", piece, (int)c.error_length, c.error_text);
+        command_release(&c);
+    }
+}
+
 int main(void)
 {
     tool = getenv("TOOLS_RUN");
@@ -69,6 +88,7 @@ int main(void)
         cmocka_unit_test(test_jobs_in_turn),
         cmocka_unit_test(test_ended_before_init),
         cmocka_unit_test(test_ended_before_the_second),
+        cmocka_unit_test(test_no_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
