@@ -75,8 +75,8 @@ static int make_environment(struct run_job *job, struct launch *launch)
     return 0;
 }
 
-/* Two pipes per PE, and its connection to the meeting: raises the limit on open files if it is too low. Children get the
- * old one. */
+/* Two pipes per PE, and its connection to the meeting: raises the limit on open files if it is too low. Children get
+ * the old one. */
 static int make_room_for_files(struct run_job *job, struct launch *launch)
 {
     rlim_t needed = (rlim_t)job->options.n * 3 + 64;

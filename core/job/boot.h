@@ -61,8 +61,8 @@ void fy_boot_close(struct fy_boot *boot);
 /* ferry_uniqueid_create: makes id, and the thread that serves the meeting of one job. log NULL: warnings to stderr. */
 int fy_meeting_create(const struct fy_log *log, const char *interface_, double timeout, ferry_uniqueid_t *id,
                       struct ferry_error *error);
-/* ferry_meeting_open and what goes with it: one job after another, until it is closed. `timeout` is for each job, from its
- * first PE on. */
+/* ferry_meeting_open and what goes with it: one job after another, until it is closed. `timeout` is for each job, from
+ * its first PE on. */
 int fy_meeting_open(const struct fy_log *log, const char *interface_, double timeout, ferry_uniqueid_t *id,
                     struct ferry_meeting **meeting, struct ferry_error *error);
 int fy_meeting_lost(struct ferry_meeting *meeting, int rank);

@@ -220,7 +220,7 @@ uint64_t fy_place_tick(struct fy_boot *boot, uint64_t now);
 void fy_place_settle(struct fy_boot *boot, uint32_t pe);
 /* Everybody who belongs beside this PE in the tree is connected: news reaches them. */
 bool fy_place_complete(const struct fy_boot *boot);
-/* No connection can be had, says errno: a start ends here, since nothing would change it; later, there are other tries. */
+/* No connection can be had, says errno: a start ends here, nothing would change it; later there are other tries. */
 void fy_place_exhausted(struct fy_boot *boot, int code);
 void fy_place_forgive(struct fy_boot *boot, uint64_t now);
 void fy_place_free(struct fy_boot *boot);

@@ -50,13 +50,13 @@ FERRY_API int ferry_uniqueid_create(ferry_uniqueid_t *id);
 FERRY_API int ferry_uniqueid_to_text(const ferry_uniqueid_t *id, char *text);
 FERRY_API int ferry_uniqueid_from_text(const char *text, ferry_uniqueid_t *id);
 
-/* For launchers: a meeting that serves any number of jobs by one id, one after another. A job is complete when all of its
- * ranks have arrived; who comes then begins the next. FERRY_TIMEOUT counts for each, from its first PE on. */
+/* For launchers: a meeting that serves any number of jobs by one id, one after another. A job is complete when all of
+ * its ranks have arrived; who comes then begins the next. FERRY_TIMEOUT counts for each, from its first PE on. */
 typedef struct ferry_meeting ferry_meeting_t;
 /* Makes the id, and the thread of this process that serves it until ferry_meeting_close. */
 FERRY_API int ferry_meeting_open(ferry_uniqueid_t *id, ferry_meeting_t **meeting);
-/* The process of this rank has ended, well or not: a job that still waits for it fails at once, with that reason, and so
- * do those that begin later. Any thread. */
+/* The process of this rank has ended, well or not: a job that still waits for it fails at once, with that reason, and
+ * so do those that begin later. Any thread. */
 FERRY_API int ferry_meeting_lost(ferry_meeting_t *meeting, int rank);
 /* Ends the thread; a job that stands goes on. No other call may use the meeting any more. */
 FERRY_API int ferry_meeting_close(ferry_meeting_t *meeting);
@@ -72,8 +72,8 @@ typedef struct ferry_bootstrap_functions {
 } ferry_bootstrap_functions_t;
 
 enum ferry_bootstrap {
-    /* FERRY_RANK, FERRY_SIZE, FERRY_ID, as ferry-run sets them; none of them: a job of 1. Under ferry-run a program may begin
-     * a job after the end of another. */
+    /* FERRY_RANK, FERRY_SIZE, FERRY_ID, as ferry-run sets them; none of them: a job of 1. Under ferry-run a program may
+     * begin a job after the end of another. */
     FERRY_BOOTSTRAP_ENV = 0,
     FERRY_BOOTSTRAP_UNIQUEID = 1,  /* rank, n_pes and id below */
     FERRY_BOOTSTRAP_FUNCTIONS = 2  /* rank, n_pes and functions below */
