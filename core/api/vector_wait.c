@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Public waits and tests for several words that tell all those that hold, or compare each word with a value of its own.
+ * Public tests, and waits for several words: any, all or some of them, compared with one value or with one each.
  * Any thread. */
 #include "api.h"
 
@@ -85,6 +85,36 @@ static int test_for(ferry_job_t *job, const struct look *look, bool vector, cons
     if (satisfied(look))
         return 1;
     return fy_world_check(&job->world, -1, call);
+}
+
+int ferry_wait_until_any(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value,
+                         size_t *index)
+{
+    return wait_for(job, &(struct look){words, n, mask, cmp, value, NULL, WANT_ANY, index, NULL}, false,
+                    "ferry_wait_until_any");
+}
+
+int ferry_wait_until_all(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value)
+{
+    return wait_for(job, &(struct look){words, n, mask, cmp, value, NULL, WANT_ALL, NULL, NULL}, false,
+                    "ferry_wait_until_all");
+}
+
+int ferry_test(ferry_job_t *job, const uint64_t *word, int cmp, uint64_t value)
+{
+    return test_for(job, &(struct look){word, 1, NULL, cmp, value, NULL, WANT_ALL, NULL, NULL}, false, "ferry_test");
+}
+
+int ferry_test_any(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value, size_t *index)
+{
+    size_t unwanted;
+    return test_for(job, &(struct look){words, n, mask, cmp, value, NULL, WANT_ANY, index ? index : &unwanted, NULL}, false,
+                    "ferry_test_any");
+}
+
+int ferry_test_all(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value)
+{
+    return test_for(job, &(struct look){words, n, mask, cmp, value, NULL, WANT_ALL, NULL, NULL}, false, "ferry_test_all");
 }
 
 int ferry_wait_until_some(ferry_job_t *job, const uint64_t *words, size_t n, const int *mask, int cmp, uint64_t value,
