@@ -93,7 +93,7 @@ struct ferry_core {
     void (*unwatch_fd)(const struct ferry_core *core, int fd);
     /* Reports a failure that belongs to no call (port down, device lost). The record is copied. */
     void (*error)(const struct ferry_core *core, const struct ferry_error *record);
-    /* Remote completion data that arrived at this PE (see FERRY_CAP_REMOTE_DATA). From progress(SERVICE). */
+    /* Remote completion data that arrived at this PE (see FERRY_OP_DATA). Only from within progress(SERVICE). */
     void (*deliver)(const struct ferry_core *core, uint32_t from_pe, uint64_t data);
     const struct ferry_gpu *gpu; /* NULL: no GPU support */
 };
@@ -150,7 +150,8 @@ enum ferry_amo {
 #define FERRY_CAP_UNREGISTERED_LOCAL (1u << 6)/* op.region may be NULL */
 #define FERRY_CAP_QUIET_PEER (1u << 7)        /* quiet can tell one peer from another; else peer is widened to ALL */
 #define FERRY_CAP_TARGET_PROGRESS (1u << 8)   /* the target must call progress(SERVICE): the core runs a thread */
-#define FERRY_CAP_REMOTE_DATA (1u << 9)       /* puts can carry 32 bits that the target gets through deliver() */
+#define FERRY_CAP_REMOTE_DATA (1u << 9)       /* takes FERRY_OP_DATA: puts carry 32 bits that the target gets through
+                                                 deliver(), from its progress(SERVICE); implies TARGET_PROGRESS */
 #define FERRY_CAP_MUST_ALLOCATE (1u << 10)    /* remote memory must come from allocate_memory */
 #define FERRY_CAP_MAP (1u << 11)              /* map_key works for some peers */
 #define FERRY_CAP_INITIATOR_PROGRESS (1u << 12) /* posted operations move only inside calls on their channel: the core then
@@ -232,8 +233,11 @@ enum ferry_op_kind { FERRY_OP_PUT = 0, FERRY_OP_GET = 1, FERRY_OP_AMO = 2, FERRY
                                      before any posted earlier; only with CAP_FENCED */
 #define FERRY_OP_COPY (1u << 2)   /* put: the source is free when the call returns; length <= copy_max */
 #define FERRY_OP_FETCH (1u << 3)  /* AMO: the old value goes to `local` */
-#define FERRY_OP_WORD (1u << 4)   /* put of 8 aligned bytes that the target must see as a whole; every transport keeps it */
+#define FERRY_OP_WORD (1u << 4)   /* put of aligned 8-byte words (offset and length are multiples of 8): the target sees each
+                                     of them as a whole, in whatever order; every transport keeps it */
 #define FERRY_OP_WEAK (1u << 5)   /* PUT_SIGNAL: covering its own data is enough */
+#define FERRY_OP_DATA (1u << 6)   /* put: once all its bytes are in place at the target, and not before, deliver() is called
+                                     there with remote_data, exactly once; only with CAP_REMOTE_DATA */
 
 #define FERRY_PEER_ALL UINT32_MAX
 #define FERRY_CHANNEL_SERVICE UINT32_MAX
@@ -249,7 +253,7 @@ struct ferry_op {
     uint8_t reserved;
     uint32_t flags; /* FERRY_OP_… */
     uint32_t peer;
-    uint32_t remote_data;          /* only with CAP_REMOTE_DATA */
+    uint32_t remote_data;          /* with FERRY_OP_DATA */
     void *local;                   /* source (read only), destination of a get, place of the fetched value */
     struct ferry_region *region;   /* registration that covers `local`; NULL only with CAP_UNREGISTERED_LOCAL,
                                       COPY, or no local memory */
