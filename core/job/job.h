@@ -64,6 +64,8 @@ int fy_job_wire(struct ferry_job *job, struct ferry_error *error);
 const void *fy_job_endpoint(void *job, uint32_t lane, uint32_t pe, size_t *size);
 int fy_job_call(void *job, uint32_t pe, const void *request, size_t size, void *reply, size_t capacity, size_t *reply_size,
                 struct ferry_error *error);
+int fy_job_key(void *job, uint32_t pe, uint32_t segment, uint32_t t, void *key, size_t capacity, size_t *size,
+               struct ferry_error *error);
 int fy_job_serve(void *job, uint32_t from, uint32_t type, const void *request, size_t size, void *reply, size_t capacity,
                  size_t *reply_size);
 

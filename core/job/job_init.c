@@ -247,7 +247,7 @@ static int make_heap(struct ferry_job *job, struct ferry_error *error)
         .chunk = (size_t)fy_options_number(&job->options, "heap_chunk"),
         .transports = job->route->chosen,
         .n_transports = job->route->n_chosen,
-        .up = {job, heap_allgather, heap_transport_of, heap_alive},
+        .up = {job, heap_allgather, heap_transport_of, NULL, fy_job_key, heap_alive},
         .timeout = job->world.timeout,
         .setup = &job->world.setup,
         .direct = fy_options_number(&job->options, "direct") != 0,

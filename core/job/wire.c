@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Requests between control threads. */
 #define CALL_CONNECT 1u
+#define CALL_KEY 2u
 
 struct record {
     struct fy_blob blob;
@@ -149,13 +151,25 @@ int fy_job_call(void *arg, uint32_t pe, const void *request, size_t size, void *
     return fy_boot_call(job->boot, pe, CALL_CONNECT, request, size, reply, capacity, reply_size, job->world.timeout, error);
 }
 
-int fy_job_serve(void *arg, uint32_t from, uint32_t type, const void *request, size_t size, void *reply, size_t capacity,
-                 size_t *reply_size)
+int fy_job_key(void *arg, uint32_t pe, uint32_t segment, uint32_t t, void *key, size_t capacity, size_t *size,
+               struct ferry_error *error)
 {
     struct ferry_job *job = arg;
+    const uint32_t request[2] = {segment, t};
+    struct ferry_error why = {.size = sizeof(why)};
+    int rc = fy_boot_call(job->boot, pe, CALL_KEY, request, sizeof(request), key, capacity, size, job->world.timeout, &why);
+    if (rc == FERRY_OK)
+        return rc;
+    fy_error_set(error, rc, why.hint, "pe %u gives no key for segment %u: %s", pe, segment, why.message);
+    error->peer = (int32_t)pe;
+    return rc;
+}
+
+static int serve_connect(struct ferry_job *job, uint32_t from, const void *request, size_t size, void *reply, size_t capacity,
+                         size_t *reply_size)
+{
     uint32_t index, channel;
-    *reply_size = 0;
-    if (type != CALL_CONNECT || size < 8 || capacity < FERRY_ENDPOINT_MAX)
+    if (size < 8 || capacity < FERRY_ENDPOINT_MAX)
         return FERRY_ERR_UNSUPPORTED;
     memcpy(&index, request, 4);
     memcpy(&channel, (const uint8_t *)request + 4, 4);
@@ -168,4 +182,25 @@ int fy_job_serve(void *arg, uint32_t from, uint32_t type, const void *request, s
     if (rc == FERRY_OK)
         *reply_size = io.out_size;
     return rc;
+}
+
+static int serve_key(struct ferry_job *job, const void *request, size_t size, void *reply, size_t capacity, size_t *reply_size)
+{
+    uint32_t asked[2];
+    if (size != sizeof(asked) || !job->heap)
+        return FERRY_ERR_ARG;
+    memcpy(asked, request, sizeof(asked));
+    return fy_heap_own_key(job->heap, asked[0], asked[1], reply, capacity, reply_size);
+}
+
+int fy_job_serve(void *arg, uint32_t from, uint32_t type, const void *request, size_t size, void *reply, size_t capacity,
+                 size_t *reply_size)
+{
+    struct ferry_job *job = arg;
+    *reply_size = 0;
+    if (type == CALL_CONNECT)
+        return serve_connect(job, from, request, size, reply, capacity, reply_size);
+    if (type == CALL_KEY)
+        return serve_key(job, request, size, reply, capacity, reply_size);
+    return FERRY_ERR_UNSUPPORTED;
 }

@@ -264,6 +264,7 @@ static void release_regions(struct fy_heap_state *state, struct fy_segment *segm
 
 void fy_segment_release(struct fy_heap_state *state, struct fy_segment *segment)
 {
+    fy_exchange_withdraw(state, segment->index);
     pthread_mutex_lock(state->setup);
     release_targets(state, segment);
     release_regions(state, segment);

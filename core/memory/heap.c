@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-const struct fy_target fy_target_none = {0, NULL, NULL, 0, NULL};
+const struct fy_target fy_target_none = {.length = 0};
 
 void *fy_pages_get(size_t length)
 {
@@ -142,6 +142,7 @@ static void free_state(struct fy_heap_state *state)
     fy_pages_put(state->heap.granules, granules_length(&state->heap));
     fy_pages_put(state->scratch, state->scratch_length);
     pthread_mutex_destroy(&state->buffers_lock);
+    pthread_mutex_destroy(&state->keys_lock);
     pthread_mutex_destroy(&state->own_setup);
     free(state->reach);
     free(state->buffers);
@@ -166,6 +167,7 @@ int fy_heap_create(const struct fy_heap_config *config, struct fy_heap **heap, s
     }
     pthread_mutex_init(&state->own_setup, NULL); /* cannot fail: default attributes */
     pthread_mutex_init(&state->buffers_lock, NULL);
+    pthread_mutex_init(&state->keys_lock, NULL);
     set_config(state, config);
     state->allocating = allocating;
     rc = reserve(state->heap.config.reserve, &state->heap.base, error);

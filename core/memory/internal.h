@@ -26,6 +26,8 @@ struct fy_heap_state {
     size_t scratch_length;
     pthread_mutex_t own_setup;
     pthread_mutex_t *setup;
+    pthread_mutex_t keys_lock; /* over offered[] and what it points to; the control thread reads */
+    struct fy_keys *offered[FY_SEGMENTS_MAX]; /* by segment index: what peers may ask for */
     pthread_mutex_t buffers_lock;
     struct ferry_buffer **buffers; /* by address */
     char **reach;                  /* reach[i]: largest end of buffers[0 … i] */
@@ -113,25 +115,17 @@ void fy_target_release(struct fy_heap_state *state, const struct fy_target *targ
 
 /* ------------------------------------------------------------------ exchange.c */
 
-/* Keys of all PEs for one segment: what fy_segment.blobs points to. */
+/* Own keys of one segment: what fy_segment.blobs points to. Peers ask for them one by one, at first contact. */
 struct fy_keys {
-    char *bytes;   /* blob of PE i at i * stride: the key for the transport that carries its puts */
-    size_t mapped; /* bytes mapped at `bytes` */
-    size_t stride;
+    struct fy_key {
+        uint16_t size;
+        char bytes[FERRY_KEY_MAX];
+    } *of; /* per transport */
 };
-/* Payload of such a blob; the key follows. */
-struct fy_key_head {
-    uint32_t transport; /* index in the list of transports, the same on every PE */
-};
-/* Bytes that the blob of a key takes; the next starts aligned. */
-#define FY_KEY_SLOT(key_size)                                                                                          \
-    ((sizeof(struct fy_blob) + sizeof(struct fy_key_head) + (size_t)(key_size) + 7) & ~(size_t)7)
 
-/* Address space for whatever keys may come, so that nothing can fail once PEs have agreed. */
 bool fy_keys_reserve(const struct fy_heap_state *state, struct fy_keys *keys);
 void fy_keys_release(struct fy_keys *keys);
-/* Collective: tells how making the chunk went (status, error), then exchanges keys. FERRY_OK on every PE, or on none.
- */
+/* Collective: publishes the keys, then tells how making the chunk went (status, error). FERRY_OK on every PE, or on none. */
 int fy_exchange_chunk(struct fy_heap_state *state, const struct fy_chunk *chunk, int status,
                       const struct ferry_error *mine, struct ferry_error *error);
 /* Collective: after some PE said that it failed. Puts the record of the first that did, with its number, into `error`.
@@ -141,6 +135,8 @@ int fy_exchange_failure(struct fy_heap_state *state, int status, const struct fe
 /* Receives one sealed FY_BLOB_ALLOC record of `length` bytes (struct fy_blob first) per PE into state->scratch, and
  * opens all. */
 int fy_exchange(struct fy_heap_state *state, void *record, size_t length, const char *step, struct ferry_error *error);
+/* Peers get no more keys of this segment. */
+void fy_exchange_withdraw(struct fy_heap_state *state, uint32_t segment);
 /* Gives the pages of a large scratch area back. */
 void fy_exchange_done(struct fy_heap_state *state);
 /* Bytes per PE of the largest record passed to fy_exchange. */

@@ -11,6 +11,13 @@
 
 #define FY_SEGMENTS_MAX 4096u
 
+/* How atomics travel that the transport of the puts has no native form of, or may not use. */
+#define FY_WAY_MAIL (-1) /* by mailbox: the owner applies them with its CPU */
+struct fy_way {
+    int32_t lane;            /* index of the transport whose atomics every PE uses on this memory, or FY_WAY_MAIL */
+    const struct ferry_rkey *key; /* of that transport */
+};
+
 /* A segment of one peer, ready for use. Found through fy_segment.targets[pe]; a peer that was not contacted shares
  * fy_target_none, whose length 0 sends every operation to the slow path: no pointer is tested. */
 struct fy_target {
@@ -21,6 +28,12 @@ struct fy_target {
      * offset behind the last byte, 0 where the core may not reach the memory itself */
     uint64_t direct_end;
     char *direct_base;
+    uint64_t direct_amo_end; /* the same for atomics: 0 where the CPU's would not belong to the memory's domain */
+    /* Kinds of atomics (FERRY_AMO_BIT, FERRY_AMO_FETCH_BIT) that the transport of the puts does itself, in that domain. */
+    uint32_t amo64, amo32;
+    uint32_t segment;        /* index */
+    uint32_t mail;           /* 1: only its owner applies atomics, and not with its CPU */
+    struct fy_way way[2];    /* the other kinds, [0] 4 bytes, [1] 8 bytes */
 };
 extern const struct fy_target fy_target_none;
 
@@ -28,10 +41,11 @@ extern const struct fy_target fy_target_none;
 struct fy_segment {
     uint32_t index;
     uint64_t start; /* offset in the heap */
+    uint32_t kind, flags; /* of its class: enum ferry_memory_kind, FERRY_ALLOC_… */
     size_t length;
     char *address;
     struct ferry_region **regions;   /* per transport of the heap */
-    void *blobs;                     /* per (peer): keys as received, sealed; layout private to memory/ */
+    void *blobs;                     /* own keys, as exported; layout private to memory/ */
     _Atomic(const struct fy_target *) *targets; /* per peer */
 };
 
@@ -41,6 +55,11 @@ struct fy_memory_up {
     int (*allgather)(void *arg, const void *mine, void *all, size_t length, const char *step, struct ferry_error *error);
     /* index into transports[] of the one that carries puts and gets to `pe`; negative status if none */
     int (*transport_of)(void *arg, uint32_t pe);
+    /* index of the transport that carries atomics of `width` to `pe` from every PE, or FY_WAY_MAIL; NULL: FY_WAY_MAIL */
+    int (*way_of)(void *arg, uint32_t pe, unsigned width);
+    /* the key that `pe` has for transport t of its segment: fy_heap_own_key, carried to here */
+    int (*key)(void *arg, uint32_t pe, uint32_t segment, uint32_t t, void *key, size_t capacity, size_t *size,
+               struct ferry_error *error);
     /* FERRY_OK, or why it is pointless to wait for `pe` any longer, with the record; NULL: always worth it */
     int (*alive)(void *arg, uint32_t pe, struct ferry_error *error);
 };
@@ -85,6 +104,8 @@ int fy_heap_free(struct fy_heap *heap, void *address, struct ferry_error *error)
 /* Slow path of the data path: imports the key of (segment, pe) and publishes the target. Any channel thread; takes a lock. */
 int fy_heap_resolve(struct fy_heap *heap, struct fy_segment *segment, uint32_t pe, const struct fy_target **target,
                     struct ferry_error *error);
+/* Own key of a segment for transport t; FERRY_ERR_NOT_FOUND if there is none. Any thread: peers ask through the control thread. */
+int fy_heap_own_key(struct fy_heap *heap, uint32_t segment, uint32_t t, void *key, size_t capacity, size_t *size);
 /* Forgets a dead peer's targets is not done: they stay until destroy, since other threads may be using them. */
 
 /* Buffers of the user, registered locally. */

@@ -3,6 +3,7 @@
  * Any channel thread, under the setup lock; readers of the published table take none. */
 #include "internal.h"
 #include "../base/clock.h"
+#include <ferry/ferry.h>
 #include <stdlib.h>
 
 static int choose_transport(struct fy_heap_state *state, uint32_t pe, size_t *index, struct ferry_error *error)
@@ -28,50 +29,36 @@ static int choose_transport(struct fy_heap_state *state, uint32_t pe, size_t *in
     return FERRY_OK;
 }
 
-/* The key that `pe` sent for transport t. */
-static int open_key(const struct fy_heap_state *state, const struct fy_segment *segment, uint32_t pe, size_t t,
-                    const void **key, size_t *size, struct ferry_error *error)
+/* The key that `pe` has for transport t of the segment; from the table, or over the bootstrap's wire. */
+static int ask_key(struct fy_heap_state *state, const struct fy_segment *segment, uint32_t pe, size_t t, void *key,
+                   size_t *size, struct ferry_error *error)
 {
-    const struct fy_keys *keys = segment->blobs;
-    const void *payload = NULL;
-    const struct fy_key_head *head;
-    const char *bad = fy_blob_open(keys->bytes + pe * keys->stride, keys->stride, FY_BLOB_KEY, pe, &payload, size);
+    const struct fy_heap_config *config = &state->heap.config;
+    int rc;
 
-    if (!bad && *size < sizeof(*head))
-        bad = "size";
-    head = payload;
-    if (!bad && head->transport != t)
-        bad = "transport";
-    if (bad) {
-        fy_error_set(error, FERRY_ERR_TRANSPORT,
-                     "the PEs run different builds, or what exchanges their bytes is at fault",
-                     "the key of pe %u for segment %u, transport %s, cannot be read: wrong %s", (unsigned)pe,
-                     segment->index, state->heap.config.transports[t]->name, bad);
-        error->peer = (int32_t)pe;
-        return FERRY_ERR_TRANSPORT;
-    }
-    *key = head + 1;
-    *size -= sizeof(*head);
-    return FERRY_OK;
+    if (pe == config->my_pe)
+        rc = fy_heap_own_key(&state->heap, segment->index, (uint32_t)t, key, FERRY_KEY_MAX, size);
+    else
+        return config->up.key(config->up.arg, pe, segment->index, (uint32_t)t, key, FERRY_KEY_MAX, size, error);
+    if (rc)
+        fy_error_set(error, rc, NULL, "segment %u has no key for transport %s", segment->index,
+                     config->transports[t]->name);
+    return rc;
 }
 
-static int import(const struct fy_heap_state *state, const struct fy_segment *segment, uint32_t pe, size_t t,
-                  struct ferry_rkey **key, struct ferry_error *error)
+/* import_key, until the transport is done with it. */
+static int import_bytes(const struct fy_heap_state *state, const struct fy_segment *segment, uint32_t pe, size_t t,
+                        const void *bytes, size_t size, struct ferry_rkey **key, struct ferry_error *error)
 {
     const struct fy_transport *transport = state->heap.config.transports[t];
+    const struct fy_memory_up *up = &state->heap.config.up;
     uint64_t deadline = fy_deadline(state->heap.config.timeout);
     struct fy_backoff backoff = {0};
     char reason[160];
-    const void *bytes;
-    size_t size;
-    int rc = open_key(state, segment, pe, t, &bytes, &size, error);
+    int rc;
 
-    if (rc)
-        return rc;
     *key = NULL;
     while ((rc = transport->ops.import_key(transport->handle, pe, bytes, size, key)) == FERRY_AGAIN) {
-        const struct fy_memory_up *up = &state->heap.config.up;
-
         if (!fy_backoff(&backoff))
             continue;
         rc = up->alive ? up->alive(up->arg, pe, error) : FERRY_OK;
@@ -94,12 +81,120 @@ static int import(const struct fy_heap_state *state, const struct fy_segment *se
     return rc;
 }
 
+#define MOST_KEYS 3 /* puts, atomics of 4 and of 8 bytes */
+
 /* A target and what is needed to release it. */
 struct owned_target {
     struct fy_target target; /* first */
-    struct ferry_rkey *key;
-    size_t transport;
+    unsigned n_keys;
+    struct {
+        struct ferry_rkey *key;
+        size_t transport;
+    } keys[MOST_KEYS];
 };
+
+/* The key of transport t, imported once. */
+static int import(struct fy_heap_state *state, const struct fy_segment *segment, uint32_t pe, size_t t,
+                  struct owned_target *made, const struct ferry_rkey **key, struct ferry_error *error)
+{
+    char bytes[FERRY_KEY_MAX];
+    size_t size = 0;
+    int rc;
+
+    for (unsigned i = 0; i < made->n_keys; i++) {
+        if (made->keys[i].transport != t)
+            continue;
+        *key = made->keys[i].key;
+        return FERRY_OK;
+    }
+    rc = ask_key(state, segment, pe, t, bytes, &size, error);
+    if (!rc)
+        rc = import_bytes(state, segment, pe, t, bytes, size, &made->keys[made->n_keys].key, error);
+    if (rc)
+        return rc;
+    *key = made->keys[made->n_keys].key;
+    made->keys[made->n_keys++].transport = t;
+    return FERRY_OK;
+}
+
+static void release_keys(struct fy_heap_state *state, struct owned_target *made)
+{
+    while (made->n_keys-- > 0) {
+        const struct fy_transport *transport = state->heap.config.transports[made->keys[made->n_keys].transport];
+        transport->ops.release_key(transport->handle, made->keys[made->n_keys].key);
+    }
+}
+
+/* All kinds, those made by compare-and-swap included. */
+static bool makes_all(const struct ferry_caps *caps, unsigned width)
+{
+    const uint32_t plain = FERRY_AMO_BIT(FERRY_AMO_SET) | FERRY_AMO_BIT(FERRY_AMO_ADD) | FERRY_AMO_BIT(FERRY_AMO_AND) |
+                           FERRY_AMO_BIT(FERRY_AMO_OR) | FERRY_AMO_BIT(FERRY_AMO_XOR);
+    const uint32_t all = plain | ((1u << FERRY_AMO_KINDS) - 1u) << 16;
+
+    if (width == 4)
+        return (caps->amo32 & all) == all;
+    return (caps->amo64 & all) == all || (caps->amo64 & FERRY_AMO_FETCH_BIT(FERRY_AMO_CSWAP));
+}
+
+/* Which transport does the atomics of `width`, and which of them the transport of the puts, t, may do at once. */
+static int choose_way(struct fy_heap_state *state, const struct fy_segment *segment, uint32_t pe, size_t t, unsigned width,
+                      struct owned_target *made, struct ferry_error *error)
+{
+    const struct fy_heap_config *config = &state->heap.config;
+    const struct ferry_caps *caps = &config->transports[t]->caps;
+    struct fy_way *way = &made->target.way[width == 8];
+    uint32_t *native = width == 8 ? &made->target.amo64 : &made->target.amo32;
+    bool single = (segment->flags & FERRY_ALLOC_SINGLE_WRITER) && makes_all(caps, width);
+
+    way->lane = FY_WAY_MAIL;
+    if (made->target.mail)
+        return FERRY_OK;
+    if (single)
+        way->lane = (int32_t)t; /* nobody else updates the words: any domain will do */
+    else if (config->up.way_of)
+        way->lane = config->up.way_of(config->up.arg, pe, width);
+    if (way->lane == FY_WAY_MAIL) { /* applied by the owner's CPU, so what another CPU does is exclusive with it */
+        *native = caps->domain == FERRY_DOMAIN_CPU ? (width == 8 ? caps->amo64 : caps->amo32) : 0;
+        return FERRY_OK;
+    }
+    if ((size_t)way->lane == t)
+        *native = width == 8 ? caps->amo64 : caps->amo32;
+    return import(state, segment, pe, (size_t)way->lane, made, &way->key, error);
+}
+
+static void reach_directly(struct fy_heap_state *state, const struct fy_segment *segment, size_t t, struct owned_target *made)
+{
+    const struct fy_transport *transport = state->heap.config.transports[t];
+    struct fy_target *target = &made->target;
+
+    if (segment->kind == FERRY_MEMORY_HOST && (transport->caps.flags & FERRY_CAP_MAP))
+        if (transport->ops.map_key(transport->handle, target->key, &target->map) < 0)
+            target->map = NULL; /* not this peer */
+    if (!target->map || !state->heap.config.direct || !(transport->caps.flags & FERRY_CAP_DIRECT))
+        return;
+    target->direct_end = segment->start + segment->length;
+    target->direct_base = (char *)target->map - segment->start;
+    if (target->amo64 == transport->caps.amo64)
+        target->direct_amo_end = target->direct_end;
+}
+
+static int fill(struct fy_heap_state *state, const struct fy_segment *segment, uint32_t pe, size_t t,
+                struct owned_target *made, struct ferry_error *error)
+{
+    int rc = import(state, segment, pe, t, made, &made->target.key, error);
+
+    made->target.length = segment->length;
+    made->target.segment = segment->index;
+    made->target.mail = segment->kind != FERRY_MEMORY_HOST;
+    if (!rc)
+        rc = choose_way(state, segment, pe, t, 8, made, error);
+    if (!rc)
+        rc = choose_way(state, segment, pe, t, 4, made, error);
+    if (!rc)
+        reach_directly(state, segment, t, made);
+    return rc;
+}
 
 static int contact(struct fy_heap_state *state, struct fy_segment *segment, uint32_t pe,
                    const struct fy_target **target, struct ferry_error *error)
@@ -110,27 +205,17 @@ static int contact(struct fy_heap_state *state, struct fy_segment *segment, uint
 
     if (rc)
         return rc;
-    const struct fy_transport *transport = state->heap.config.transports[t];
     made = calloc(1, sizeof(*made));
     if (!made) {
         fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory to describe segment %u of pe %u", segment->index,
                      (unsigned)pe);
         return FERRY_ERR_NOMEM;
     }
-    rc = import(state, segment, pe, t, &made->key, error);
+    rc = fill(state, segment, pe, t, made, error);
     if (rc) {
+        release_keys(state, made);
         free(made);
         return rc;
-    }
-    made->transport = t;
-    made->target.length = segment->length;
-    made->target.key = made->key;
-    if (transport->caps.flags & FERRY_CAP_MAP)
-        if (transport->ops.map_key(transport->handle, made->key, &made->target.map) < 0)
-            made->target.map = NULL; /* not this peer */
-    if (made->target.map && state->heap.config.direct && (transport->caps.flags & FERRY_CAP_DIRECT)) {
-        made->target.direct_end = segment->start + segment->length;
-        made->target.direct_base = (char *)made->target.map - segment->start;
     }
     atomic_store_explicit(&segment->targets[pe], &made->target, memory_order_release);
     *target = &made->target;
@@ -156,8 +241,7 @@ int fy_heap_resolve(struct fy_heap *heap, struct fy_segment *segment, uint32_t p
 void fy_target_release(struct fy_heap_state *state, const struct fy_target *target)
 {
     struct owned_target *owned = (struct owned_target *)(uintptr_t)target;
-    const struct fy_transport *transport = state->heap.config.transports[owned->transport];
 
-    transport->ops.release_key(transport->handle, owned->key);
+    release_keys(state, owned);
     free(owned);
 }

@@ -118,6 +118,10 @@ FERRY_API int ferry_pe_alive(ferry_job_t *job, int pe);
 
 /* ------------------------------------------------------------------ symmetric heap */
 
+/* flags of an allocation. SINGLE_WRITER: each word has at most one remote writer at a time, as cumulative counters have, so that every
+ * writer may use the fastest atomics it has. */
+#define FERRY_ALLOC_SINGLE_WRITER (1u << 0)
+
 /* Collective, same arguments everywhere, an implied barrier. Memory at the same offset of every PE's heap, aligned to
  * 64 bytes at least. NULL on failure (ferry_last_error says why) or for size 0. Contents: zero the first time, else
  * undefined. */

@@ -106,6 +106,18 @@ static int transport_of(void *arg, uint32_t pe)
     return me->carrier;
 }
 
+/* PEs are threads of one process: the peer's table is read where it stands. */
+static int key_of(void *arg, uint32_t pe, uint32_t segment, uint32_t t, void *key, size_t capacity, size_t *size,
+                  struct ferry_error *error)
+{
+    const struct member *me = arg;
+    int rc = fy_heap_own_key(me->team->members[pe].heap, segment, t, key, capacity, size);
+
+    if (rc)
+        fy_error_set(error, rc, NULL, "pe %u has no key for segment %u", (unsigned)pe, segment);
+    return rc;
+}
+
 static void member_start(struct team *team, uint32_t rank, size_t n_transports)
 {
     static const char *const names[] = {"fake", "mock"};
@@ -124,7 +136,7 @@ static void member_start(struct team *team, uint32_t rank, size_t n_transports)
                                          .chunk = 2 * MEBIBYTE,
                                          .transports = me->list,
                                          .n_transports = n_transports,
-                                         .up = {me, team_allgather, transport_of},
+                                         .up = {me, team_allgather, transport_of, NULL, key_of, NULL},
                                          .timeout = 30};
 }
 

@@ -108,9 +108,6 @@ static void resolve_bad(struct member *me)
     me->carrier = FERRY_ERR_UNREACHABLE;
     EXPECT(me, resolve(me, 0, 2, &target) == FERRY_ERR_UNREACHABLE);
     EXPECT_MESSAGE(me, "no chosen transport reaches pe 2");
-    me->carrier = 1; /* not what it was when keys came */
-    EXPECT(me, resolve(me, 0, 2, &target) == FERRY_ERR_TRANSPORT);
-    EXPECT_MESSAGE(me, "the key of pe 2 for segment 0, transport mock, cannot be read: wrong transport");
     me->carrier = 0;
     me->fake[0].fail_at = me->fake[0].calls + 1;
     EXPECT(me, resolve(me, 0, 2, &target) == FERRY_ERR_LIMIT);
@@ -150,38 +147,33 @@ static void contact_takes_its_time(void **state)
     assert_true(fy_now_ns() - begin >= 300000000u);
 }
 
-static void damage_keys(struct team *t, const char *step, char *all, size_t length)
+static int no_key(void *arg, uint32_t pe, uint32_t segment, uint32_t t, void *key, size_t capacity, size_t *size,
+                  struct ferry_error *error)
 {
-    (void)t;
-    if (strcmp(step, "exchange of memory keys") != 0)
-        return;
-    all[1 * length + sizeof(struct fy_blob) + 8] ^= 0x40; /* a byte of PE 1's key */
-    memcpy(all + 2 * length, all, length);                /* PE 2 hands in PE 0's */
-    memset(all + 3 * length, 0, length);
+    (void)arg, (void)segment, (void)t, (void)key, (void)capacity, (void)size;
+    fy_error_set(error, FERRY_ERR_PEER, NULL, "pe %u is dead", (unsigned)pe);
+    return FERRY_ERR_PEER;
 }
 
-static void resolve_damaged(struct member *me)
+static void resolve_without_key(struct member *me)
 {
     const struct fy_target *target;
 
     grow(me);
-    EXPECT(me, resolve(me, 0, 0, &target) == FERRY_OK);
-    EXPECT(me, resolve(me, 0, 1, &target) == FERRY_ERR_TRANSPORT);
-    EXPECT_MESSAGE(me, "the key of pe 1 for segment 0, transport fake, cannot be read: wrong checksum");
-    EXPECT(me, target == &fy_target_none && me->error.peer == 1);
-    EXPECT(me, resolve(me, 0, 2, &target) == FERRY_ERR_TRANSPORT);
-    EXPECT_MESSAGE(me, "wrong sender");
-    EXPECT(me, resolve(me, 0, 3, &target) == FERRY_ERR_TRANSPORT);
-    EXPECT_MESSAGE(me, "wrong magic");
+    EXPECT(me, resolve(me, 0, me->rank, &target) == FERRY_OK); /* one's own needs no question */
+    EXPECT(me, resolve(me, 0, (me->rank + 1) % 4, &target) == FERRY_ERR_PEER);
+    EXPECT_MESSAGE(me, "is dead");
+    EXPECT(me, target == &fy_target_none);
     EXPECT(me, me->fake[0].imports == 1);
 }
 
-static void damaged_keys(void **state)
+static void keys_that_cannot_be_had(void **state)
 {
     (void)state;
-    team.tamper = damage_keys;
+    for (uint32_t i = 0; i < 4; i++)
+        team.members[i].config.up.key = no_key;
     team_create(&team);
-    team_run(&team, resolve_damaged);
+    team_run(&team, resolve_without_key);
 }
 
 /* ------------------------------------------------------------------ channels beside each other */
@@ -363,6 +355,23 @@ static void many_buffers(void **state)
     assert_int_equal(me()->fake[0].live_regions, N / 2);
 }
 
+/* Peers ask with any numbers. */
+static void keys_that_nobody_has(void **state)
+{
+    char key[FERRY_KEY_MAX];
+    size_t size;
+
+    (void)state;
+    team_create(&team);
+    assert_int_equal(fy_heap_own_key(me()->heap, 0, 0, key, sizeof(key), &size), FERRY_ERR_NOT_FOUND);
+    grow(me());
+    assert_int_equal(fy_heap_own_key(me()->heap, 0, 0, key, sizeof(key), &size), FERRY_OK);
+    assert_int_equal(fy_heap_own_key(me()->heap, 0, 0, key, size - 1, &size), FERRY_ERR_NOT_FOUND);
+    assert_int_equal(fy_heap_own_key(me()->heap, 1, 0, key, sizeof(key), &size), FERRY_ERR_NOT_FOUND);
+    assert_int_equal(fy_heap_own_key(me()->heap, FY_SEGMENTS_MAX, 0, key, sizeof(key), &size), FERRY_ERR_NOT_FOUND);
+    assert_int_equal(fy_heap_own_key(me()->heap, UINT32_MAX, UINT32_MAX, key, sizeof(key), &size), FERRY_ERR_NOT_FOUND);
+}
+
 /* ------------------------------------------------------------------ cost of a peer */
 
 /* Everybody says what this PE says. */
@@ -397,7 +406,6 @@ static size_t resident(void)
 static void a_peer_never_contacted_costs_64_bytes(void **state)
 {
     const uint32_t peers = 200000;
-    const struct fy_keys *keys;
     size_t before, bytes;
 
     (void)state;
@@ -408,8 +416,6 @@ static void a_peer_never_contacted_costs_64_bytes(void **state)
     before = resident();
     grow(me());
     bytes = resident() - before;
-    keys = me()->heap->segments[0]->blobs;
-    assert_true(keys->mapped / peers + sizeof(*me()->heap->segments[0]->targets) <= 64);
     print_message("%.1f bytes resident for each of %u peers that were not contacted\n", (double)bytes / peers, peers);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they keep books of their own */
     assert_true(bytes <= (size_t)peers * 64);
@@ -426,7 +432,8 @@ int main(void)
         FOUR_PES(the_transport_that_carries),
         FOUR_PES(contact_that_fails),
         FOUR_PES(contact_takes_its_time),
-        FOUR_PES(damaged_keys),
+        FOUR_PES(keys_that_cannot_be_had),
+        ONE_PE(keys_that_nobody_has),
         FOUR_PES(growth_while_channels_look),
         ONE_PE(regions_of_the_heap),
         ONE_PE(buffers_that_overlap),
