@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which rules a run has: all, or groups and rules by name. Main thread. */
+#include "runner.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct rule fy_rule_reversed = {.id = "R9.1", .title = "chaos reordered something in this run", .min_pes = 1};
+static const struct rule_group whole_run = {"run", &fy_rule_reversed};
+
+/* Is `name` an item of the comma list? */
+static bool listed(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (const char *at = list; at && *at; at += *at == ',') {
+        size_t n = strcspn(at, ",");
+
+        if (n == length && memcmp(at, name, n) == 0)
+            return true;
+        at += n;
+    }
+    return false;
+}
+
+/* "R10.2" asks for one rule, "R10" for all of the item. */
+static bool asked(const char *wish, const char *id)
+{
+    size_t n = strlen(wish);
+
+    return strncmp(wish, id, n) == 0 && (id[n] == '\0' || id[n] == '.');
+}
+
+static void name_entry(struct entry *entry)
+{
+    size_t at = 0;
+    const char *parts[2] = {entry->rule->id, entry->rule->title};
+
+    for (int p = 0; p < 2; p++) {
+        if (p && at + 1 < sizeof(entry->name))
+            entry->name[at++] = '_';
+        for (const char *c = parts[p]; *c && at + 1 < sizeof(entry->name); c++) {
+            bool good = isalnum((unsigned char)*c);
+
+            if (good || (at && entry->name[at - 1] != '_'))
+                entry->name[at++] = good ? *c : '_';
+        }
+    }
+    entry->name[at] = '\0';
+}
+
+static void add(struct runner *runner, const struct rule_group *group, const struct rule *rule)
+{
+    struct entry *entry = &runner->entries[runner->n++];
+
+    *entry = (struct entry){.group = group, .rule = rule, .runner = runner};
+    name_entry(entry);
+}
+
+static bool known_groups(const char *wish)
+{
+    for (const char *at = wish; at && *at; at += *at == ',') {
+        size_t n = strcspn(at, ",");
+        const struct rule_group *group = fy_rule_groups;
+
+        while (group->name && (strlen(group->name) != n || memcmp(group->name, at, n) != 0))
+            group++;
+        if (!group->name) {
+            fprintf(stderr, "conformance: there is no group %.*s; --list shows the groups\n", (int)n, at);
+            return false;
+        }
+        at += n;
+    }
+    return true;
+}
+
+int fy_select(struct runner *runner)
+{
+    const struct settings *s = &runner->settings;
+    size_t all = 1;
+
+    for (const struct rule_group *group = fy_rule_groups; group->name; group++)
+        for (const struct rule *rule = group->rules; rule->id; rule++)
+            all++;
+    runner->entries = calloc(all, sizeof(*runner->entries));
+    if (!runner->entries || !known_groups(s->groups))
+        return -1;
+    for (const struct rule_group *group = fy_rule_groups; group->name; group++)
+        for (const struct rule *rule = group->rules; rule->id; rule++)
+            if ((!s->groups || listed(s->groups, group->name)) && (!s->rule || asked(s->rule, rule->id)))
+                add(runner, group, rule);
+    if (!runner->n && !(s->rule && asked(s->rule, fy_rule_reversed.id))) {
+        fprintf(stderr, "conformance: no rule %s; --list shows the rules\n", s->rule ? s->rule : "");
+        return -1;
+    }
+    add(runner, &whole_run, &fy_rule_reversed);
+    return 0;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Plays one rule in a child process: a crash or a hang is a failure that names the rule, and the rest goes on. Main
+ * thread; `hear` is called by any thread of a job. */
+#include "runner.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Takes the reports of the hooks; passes the rest on. */
+static void hear(void *arg, int level, const char *line)
+{
+    struct stage *stage = arg;
+    const char *chaos = strstr(line, "chaos: seed "), *count = strstr(line, "count: ");
+    unsigned long long reversals;
+    (void)level;
+
+    if (chaos && sscanf(chaos, "chaos: seed %*d: %llu reversals", &reversals) == 1) {
+        atomic_fetch_add(&stage->reversals, reversals);
+        atomic_fetch_add(&stage->instances, 1);
+        return;
+    }
+    if (count && strstr(count, "in balance"))
+        return;
+    if (count && strstr(count, "out of balance"))
+        atomic_fetch_add(&stage->unbalanced, 1);
+    fprintf(stderr, "%s\n", line);
+}
+
+static void enter(struct pe *pe)
+{
+    struct stage *stage = rule_stage(pe);
+
+    if (stage->processes)
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    stage->rule->body(pe);
+}
+
+static int play_alone(struct stage *stage, int pes)
+{
+    struct run run = {.n = pes};
+    struct pe pe = {.n = pes, .arg = stage, .run = &run};
+
+    stage->rule->body(&pe);
+    return atomic_load(&run.failures);
+}
+
+/* Ends the child with `exit`, so that a leak checker sees it. */
+static void child(struct runner *runner, int pes)
+{
+    struct stage *stage = runner->stage;
+    struct run run = {.n = pes, .body = enter, .arg = stage, .options = stage->rule->options, .log = hear};
+    sigset_t chld;
+
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    sigemptyset(&chld);
+    sigaddset(&chld, SIGCHLD);
+    sigprocmask(SIG_UNBLOCK, &chld, NULL);
+    atomic_store(&stage->bad, stage->rule->flags & RULE_ALONE ? play_alone(stage, pes)
+                              : stage->processes              ? pes_fork(&run)
+                                                              : pes_run(&run));
+    fflush(NULL);
+    exit(0);
+}
+
+/* Waits for the child; after the deadline it is killed with all that it started. */
+static int end_of(pid_t pid, double deadline, bool *late)
+{
+    double end = pes_now() + deadline;
+    sigset_t chld;
+    int status = 0;
+
+    sigemptyset(&chld);
+    sigaddset(&chld, SIGCHLD);
+    *late = false;
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        double left = end - pes_now();
+        struct timespec rest = {.tv_sec = left > 1 ? 1 : 0, .tv_nsec = left > 0 && left < 1 ? (long)(left * 1e9) : 0};
+
+        if (left <= 0) {
+            *late = true;
+            kill(-pid, SIGKILL);
+            kill(pid, SIGKILL);
+            waitpid(pid, &status, 0);
+            break;
+        }
+        sigtimedwait(&chld, NULL, &rest);
+    }
+    return status;
+}
+
+static enum outcome failed(struct entry *entry, const char *what, double number)
+{
+    snprintf(entry->reason, sizeof(entry->reason), what, number);
+    return OUTCOME_FAIL;
+}
+
+static enum outcome judge(const struct runner *runner, struct entry *entry, int status, bool late)
+{
+    struct stage *stage = runner->stage;
+
+    if (late)
+        return failed(entry, "still running after %.0f s", runner->settings.deadline);
+    if (WIFSIGNALED(status))
+        return failed(entry, "killed by signal %.0f", WTERMSIG(status));
+    if (WEXITSTATUS(status))
+        return failed(entry, "the process ended with status %.0f", WEXITSTATUS(status));
+    if (atomic_load(&stage->bad))
+        return failed(entry, "%.0f expectations failed, see the lines above", atomic_load(&stage->bad));
+    if (atomic_load(&stage->unbalanced))
+        return failed(entry, "the count hook found %.0f things out of balance",
+                      (double)atomic_load(&stage->unbalanced));
+    if (!atomic_load(&stage->not_applicable))
+        return OUTCOME_PASS;
+    snprintf(entry->reason, sizeof(entry->reason), "%s", stage->reason);
+    return OUTCOME_NOT_APPLICABLE;
+}
+
+static bool only_max_msg(const struct runner *runner)
+{
+    const char *guise = getenv("FERRY_LOOPBACK_GUISE");
+
+    return strcmp(runner->settings.transport, "loopback") == 0 && guise && strncmp(guise, "max-msg=", 8) == 0 &&
+           !strchr(guise, ',');
+}
+
+/* Reasons that need no look at the body; NULL: the rule applies. */
+static const char *excluded(const struct runner *runner, const struct rule *rule)
+{
+    if (rule->min_pes > runner->settings.pes)
+        return "needs more PEs than this run has";
+    if (runner->settings.processes && rule->flags & (RULE_ONE_PROCESS | RULE_ALONE))
+        return "its PEs share memory beside the heap; it runs with threads";
+    if (rule->flags & RULE_BIG && !runner->stage->plain && (!only_max_msg(runner) || getenv("FERRY_HOOKS")))
+        return "runs on plain loopback and on its guise max-msg only";
+#ifdef __SANITIZE_THREAD__
+    if (rule->flags & RULE_RACES)
+        return "its bytes race by design; it runs without the thread sanitizer";
+#endif
+    return NULL;
+}
+
+static void set_stage(struct runner *runner, const struct rule *rule)
+{
+    const char *guise = getenv("FERRY_LOOPBACK_GUISE"), *hooks = getenv("FERRY_HOOKS");
+
+    memset(runner->stage, 0, sizeof(*runner->stage));
+    runner->stage->rule = rule;
+    runner->stage->caps = runner->caps;
+    runner->stage->chaos = runner->chaos;
+    runner->stage->processes = runner->settings.processes;
+    runner->stage->plain =
+        strcmp(runner->settings.transport, "loopback") == 0 && !(guise && *guise) && !(hooks && *hooks);
+}
+
+static enum outcome play(struct runner *runner, struct entry *entry)
+{
+    bool late;
+    pid_t pid;
+    int status;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid < 0)
+        return failed(entry, "fork failed with error %.0f", errno);
+    if (pid == 0)
+        child(runner, runner->settings.pes);
+    status = end_of(pid, runner->settings.deadline, &late);
+    return judge(runner, entry, status, late);
+}
+
+void fy_stage_play(struct runner *runner, struct entry *entry)
+{
+    const char *why;
+    double start = pes_now();
+
+    set_stage(runner, entry->rule);
+    why = excluded(runner, entry->rule);
+    if (why) {
+        snprintf(entry->reason, sizeof(entry->reason), "%s", why);
+        entry->outcome = OUTCOME_NOT_APPLICABLE;
+        return;
+    }
+    entry->outcome = play(runner, entry);
+    entry->seconds = pes_now() - start;
+    runner->reversals += atomic_load(&runner->stage->reversals);
+    runner->instances += atomic_load(&runner->stage->instances);
+}
+
+/* ------------------------------------------------------------------ capabilities */
+
+static void take_number(const ferry_info_row_t *row, const char *name, size_t *out)
+{
+    if (strcmp(row->state, name) != 0)
+        return;
+    *out = strcmp(row->value, "any") == 0 ? SIZE_MAX : strtoull(row->value, NULL, 10);
+}
+
+static void take_flag(const ferry_info_row_t *row, const char *name, int *out)
+{
+    if (strcmp(row->state, name) == 0)
+        *out = strcmp(row->value, "yes") == 0;
+}
+
+static void take(void *arg, const ferry_info_row_t *row)
+{
+    struct rule_caps *caps = arg;
+
+    if (strcmp(row->what, "capability") != 0)
+        return;
+    take_number(row, "largest message", &caps->message_max);
+    take_number(row, "largest copied put", &caps->copy_max);
+    take_number(row, "largest inline put", &caps->inline_max);
+    take_number(row, "queue depth", &caps->queue_depth);
+    take_number(row, "channels", &caps->channels);
+    take_flag(row, "strong signals", &caps->strong_signals);
+    take_flag(row, "target makes progress", &caps->target_progress);
+    take_flag(row, "unregistered local memory", &caps->unregistered);
+    take_flag(row, "maps peers' memory", &caps->map);
+    take_flag(row, "get", &caps->get);
+    if (strcmp(row->state, "atomicity domain") == 0)
+        caps->nic_domain = strcmp(row->value, "nic") == 0;
+}
+
+int fy_stage_capabilities(struct runner *runner)
+{
+    bool late;
+    pid_t pid = fork();
+    int status;
+
+    if (pid < 0)
+        return -1;
+    if (pid == 0)
+        exit(ferry_info(runner->settings.transport, 0, take, &runner->stage->caps) == FERRY_OK ? 0 : 1);
+    status = end_of(pid, 60, &late);
+    runner->caps = runner->stage->caps;
+    return late || status ? -1 : 0;
+}
