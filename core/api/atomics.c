@@ -21,7 +21,7 @@ static int through_transport(struct ferry_ctx *ctx, const struct atomic *a, uint
     if (a->fetching && !a->old)
         return fy_fail(ctx->world, FERRY_ERR_ARG, (int)pe, (int)ctx->id, FERRY_OP_AMO, NULL,
                        "the place for the old value is null");
-    return fy_amo(ctx, a->word, a->kind, a->operand, a->compare, a->old, pe, false);
+    return fy_amo(ctx, a->word, a->kind, a->operand, a->compare, a->old, pe, 0);
 }
 
 OUT_OF_LINE int careful(struct ferry_ctx *ctx, const struct atomic *a, int pe, const char *call)

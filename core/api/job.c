@@ -114,7 +114,7 @@ static void add_counters(ferry_stats_t *out, const struct fy_counters *c)
     } pairs[] = {{&out->puts, &c->puts}, {&out->gets, &c->gets}, {&out->atomics, &c->atomics}, {&out->signals, &c->signals},
                  {&out->bytes_put, &c->bytes_put}, {&out->bytes_got, &c->bytes_got}, {&out->fences, &c->fences},
                  {&out->fenced_operations, &c->fenced_operations}, {&out->drains, &c->drains}, {&out->quiets, &c->quiets},
-                 {&out->again, &c->again}};
+                 {&out->again, &c->again}, {&out->mailed, &c->mailed}};
     for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++)
         *pairs[i].to += __atomic_load_n(pairs[i].from, __ATOMIC_RELAXED);
 }
@@ -131,7 +131,7 @@ int ferry_stats_get(ferry_job_t *job, ferry_stats_t *stats)
     add_counters(&sum, &job->retired);
     for (uint32_t i = 0; i < job->world.max_channels; i++) {
         const struct ferry_ctx *ctx = job->world.channels[i];
-        if (!ctx || ctx == job->barrier.ctx)
+        if (!ctx || ctx == job->barrier.ctx || ctx == fy_mail_ctx(&job->world))
             continue;
         sum.channels++;
         add_counters(&sum, &ctx->counters);

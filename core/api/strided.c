@@ -59,7 +59,7 @@ static int transfer(struct ferry_ctx *ctx, bool put, const struct side *dest, co
         if (i == 0 && rc == FERRY_OK)
             free_at_once = put && element <= ctx->flows[pe].lane->copy_max;
     }
-    return rc == FERRY_OK && !free_at_once ? fy_complete_local(ctx, &ctx->flows[pe], pe) : rc;
+    return rc == FERRY_OK && !free_at_once ? fy_complete_local(ctx, pe) : rc;
 }
 
 static int strided(ferry_ctx_t *ctx, bool put, void *dest, const void *src, const ptrdiff_t strides[2], size_t element,

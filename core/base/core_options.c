@@ -26,6 +26,9 @@ const struct ferry_option fy_core_options[] = {
     {"queue_ops", FERRY_OPTION_INT, 0, "0", NULL,
      "Most operations in flight per channel and peer; 0: what the transport takes."},
     {"queue_bytes", FERRY_OPTION_SIZE, 0, "0", NULL, "Most bytes in flight per channel and peer; 0: no bound."},
+    {"bounce_size", FERRY_OPTION_SIZE, 0, "256K", NULL,
+     "Bytes of registered memory per context through which local memory that is not registered is copied, for transports that "
+     "want theirs registered; longer operations register the memory until quiet."},
     {"direct", FERRY_OPTION_BOOL, 0, "yes", NULL,
      "Whether small operations go by the library's own loads and stores where a transport maps the peer's memory and allows it; "
      "no sends every operation through the transport."},

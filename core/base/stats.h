@@ -11,6 +11,7 @@ struct fy_counters {
     uint64_t bytes_put, bytes_got;
     uint64_t fences, fenced_operations, drains;
     uint64_t quiets, again;
+    uint64_t mailed;
 } __attribute__((aligned(64)));
 
 /* The only writer adds. An aligned word is written whole, and every call of the library ends the compiler's liberty to keep

@@ -3,6 +3,8 @@
  * Control thread, or a thread of a transport; blocks on nothing but short locks. */
 #include "job.h"
 
+#include "../order/mail.h"
+
 #include <string.h>
 
 /* Tells the application, whoever it was that asked to be told. */
@@ -58,4 +60,10 @@ void fy_job_transport_error(void *arg, const struct ferry_error *record)
     fy_errors_job(job->errors, record);
     fy_log_record(&job->log, FERRY_LOG_ERROR, "", record);
     tell(job, record);
+}
+
+void fy_job_deliver(void *arg, uint32_t from, uint64_t data)
+{
+    struct ferry_job *job = arg;
+    fy_cover_arrived(&job->world, from, data);
 }

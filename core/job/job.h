@@ -26,6 +26,7 @@ struct ferry_job {
     struct fy_teams *teams;
     struct ferry_ctx *default_ctx;
     uint32_t local_pes;
+    bool needs_mail, needs_get; /* some PE of the job makes use of the mailbox, for gets, too */
     bool running; /* init is over: collective calls have no time limit, since a peer may compute for an hour */
     uint8_t secret[FERRY_SECRET_BYTES];
     uint64_t job_id;
@@ -66,12 +67,19 @@ int fy_job_call(void *job, uint32_t pe, const void *request, size_t size, void *
                 struct ferry_error *error);
 int fy_job_key(void *job, uint32_t pe, uint32_t segment, uint32_t t, void *key, size_t capacity, size_t *size,
                struct ferry_error *error);
+int fy_job_announce(void *job, uint32_t pe, struct ferry_error *error);
 int fy_job_serve(void *job, uint32_t from, uint32_t type, const void *request, size_t size, void *reply, size_t capacity,
                  size_t *reply_size);
+
+/* domain.c: agrees on the ways of atomics; makes the mailbox if somebody needs it, after the heap. */
+int fy_job_domains(struct ferry_job *job, struct ferry_error *error);
+int fy_job_way_of(void *job, uint32_t pe, unsigned width);
+int fy_job_mailbox(struct ferry_job *job, struct ferry_error *error);
 
 /* events.c: news from the control thread and from transports. */
 void fy_job_dead(void *job, uint32_t pe, const char *why);
 void fy_job_aborted(void *job, uint32_t by, int code);
+void fy_job_deliver(void *job, uint32_t from, uint64_t data);
 void fy_job_transport_error(void *job, const struct ferry_error *record);
 
 /* service.c: the thread that serves targets and moves operations along, for transports that want it. */

@@ -3,6 +3,8 @@
  * Setup thread; no other thread uses the job any more. */
 #include "job.h"
 
+#include "../order/mail.h"
+
 #include <sodium.h>
 #include <stdlib.h>
 
@@ -15,6 +17,7 @@ void fy_job_release(struct ferry_job *job)
     /* PEs of one process reach each other's memory by plain pointers: nobody may be in a call when it goes */
     if (job->boot)
         fy_boot_settle(job->boot);
+    fy_mail_destroy(&job->world);
     if (job->heap)
         fy_heap_destroy(job->heap);
     if (job->route)
@@ -34,6 +37,7 @@ void fy_job_release(struct ferry_job *job)
         fy_errors_destroy(job->errors);
     pthread_mutex_destroy(&job->world.lock);
     pthread_mutex_destroy(&job->world.setup);
+    pthread_mutex_destroy(&job->world.serving);
     pthread_mutex_destroy(&job->handler_lock);
     sodium_memzero(job->secret, sizeof(job->secret));
     free(job);
@@ -55,6 +59,13 @@ static int quiet_everything(struct ferry_job *job)
     return result;
 }
 
+/* Nobody asks any more, but the last replies may need the peers' service threads to become complete: all stay until then. */
+static int quiet_service(struct ferry_job *job, struct ferry_error *error)
+{
+    int rc = quiet_everything(job);
+    return rc == FERRY_OK ? fy_boot_barrier(job->boot, "end of service", 0, error) : rc;
+}
+
 int fy_job_finalize(struct ferry_job *job)
 {
     int result = quiet_everything(job);
@@ -62,6 +73,8 @@ int fy_job_finalize(struct ferry_job *job)
     int rc = fy_world_check(&job->world, -2, "finalize");
     if (rc == FERRY_OK)
         rc = fy_boot_barrier(job->boot, "finalize", 0, &error);
+    if (rc == FERRY_OK && job->world.serves)
+        rc = quiet_service(job, &error);
     if (result == FERRY_OK)
         result = rc;
     fy_job_release(job);

@@ -50,11 +50,17 @@ static int read_options(struct ferry_job *job, const ferry_attr_t *attr, struct 
     job->world.queue_ops = (uint32_t)queue_ops;
     job->world.queue_bytes = (uint64_t)fy_options_number(&job->options, "queue_bytes");
     int64_t channels = fy_options_number(&job->options, "channels");
-    if (channels < 1 || channels > 65536) {
-        fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_CHANNELS is %lld, accepted are 1 to 65536", (long long)channels);
+    if (channels < 1 || channels > 65534) {
+        fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_CHANNELS is %lld, accepted are 1 to 65534", (long long)channels);
         return FERRY_ERR_CONFIG;
     }
-    job->world.max_channels = (uint32_t)channels + 1; /* the barrier has one of its own */
+    job->world.user_channels = (uint32_t)channels;
+    job->world.max_channels = (uint32_t)channels + 2; /* the barrier has one of its own, and the mailbox */
+    job->world.bounce = (size_t)fy_options_number(&job->options, "bounce_size") & ~(size_t)127;
+    if (job->world.bounce < 8192) {
+        fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_BOUNCE_SIZE is %zu, the least is 8192", job->world.bounce);
+        return FERRY_ERR_CONFIG;
+    }
     return FERRY_OK;
 }
 
@@ -135,6 +141,7 @@ static int make_world(struct ferry_job *job, const struct place *place, struct f
     world->n_pes = (uint32_t)place->n_pes;
     job->log.pe = place->rank;
     world->call = fy_job_call;
+    world->announce = fy_job_announce;
     world->endpoint = fy_job_endpoint;
     world->arg = job;
     world->peers = calloc(world->n_pes, sizeof(*world->peers));
@@ -174,7 +181,7 @@ static void warn_unknown(struct ferry_job *job)
 static int select_transports(struct ferry_job *job, struct ferry_error *error)
 {
     struct fy_route_services services = {.arg = job, .watch_fd = watch_fd, .unwatch_fd = unwatch_fd,
-                                         .error = fy_job_transport_error};
+                                         .error = fy_job_transport_error, .deliver = fy_job_deliver};
     int rc = fy_route_create(&job->log, &job->source, &services, &job->route);
     if (rc != FERRY_OK)
         return no_memory(error, "the table of transports");
@@ -247,7 +254,7 @@ static int make_heap(struct ferry_job *job, struct ferry_error *error)
         .chunk = (size_t)fy_options_number(&job->options, "heap_chunk"),
         .transports = job->route->chosen,
         .n_transports = job->route->n_chosen,
-        .up = {job, heap_allgather, heap_transport_of, NULL, fy_job_key, heap_alive},
+        .up = {job, heap_allgather, heap_transport_of, fy_job_way_of, fy_job_key, heap_alive},
         .timeout = job->world.timeout,
         .setup = &job->world.setup,
         .direct = fy_options_number(&job->options, "direct") != 0,
@@ -271,6 +278,8 @@ static int make_channels(struct ferry_job *job, struct ferry_error *error)
         job->default_ctx->job = job;
     if (rc == FERRY_OK)
         rc = fy_teams_create(&job->world, job->barrier.ctx, job, (char *)words + FY_BARRIER_BYTES, &job->teams, error);
+    if (rc == FERRY_OK)
+        rc = fy_job_mailbox(job, error);
     if (rc == FERRY_OK)
         rc = fy_job_service_start(job, error);
     return fy_job_same_fate(job, rc, "first contexts", error);
@@ -325,6 +334,7 @@ int fy_job_init(const ferry_attr_t *attr, struct ferry_job **out)
     if (job) {
         pthread_mutex_init(&job->world.lock, NULL);
         pthread_mutex_init(&job->world.setup, NULL);
+        pthread_mutex_init(&job->world.serving, NULL);
         handler_lock_init(&job->handler_lock);
         rc = fy_errors_create(&job->errors);
     }

@@ -1,27 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The service thread: progress for targets while their threads compute, and for posted operations that need a push.
- * Started only if some transport declares that need. */
+ * Started only if some transport declares that need, or if the job has a mailbox. */
 #include "job.h"
 
 #include <string.h>
-
-static bool serve_once(struct ferry_job *job)
-{
-    bool moved = false;
-    for (uint32_t i = 0; i < job->world.n_lanes; i++) {
-        const struct fy_lane *lane = &job->world.lanes[i];
-        if (lane->caps->flags & FERRY_CAP_TARGET_PROGRESS)
-            moved |= lane->ops->progress(lane->handle, FERRY_CHANNEL_SERVICE) == FERRY_OK;
-    }
-    return moved | fy_world_progress(&job->world);
-}
 
 static void *service_main(void *arg)
 {
     struct ferry_job *job = arg;
     struct fy_backoff backoff = fy_wait_start(&job->world);
     while (!atomic_load(&job->service_stop)) {
-        if (serve_once(job))
+        bool moved = fy_world_serve(&job->world);
+        moved |= fy_world_progress(&job->world);
+        if (moved)
             backoff = fy_wait_start(&job->world);
         else
             fy_backoff(&backoff);
@@ -31,7 +22,7 @@ static void *service_main(void *arg)
 
 int fy_job_service_start(struct ferry_job *job, struct ferry_error *error)
 {
-    if (!job->world.target_progress && !job->world.locked)
+    if (!job->world.serves && !job->world.locked)
         return FERRY_OK;
     int rc = pthread_create(&job->service, NULL, service_main, job);
     if (rc != 0) {

@@ -4,6 +4,7 @@
 #include "job.h"
 
 #include "../base/blob.h"
+#include "../order/mail.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 /* Requests between control threads. */
 #define CALL_CONNECT 1u
 #define CALL_KEY 2u
+#define CALL_MAIL 3u
 
 struct record {
     struct fy_blob blob;
@@ -140,8 +142,11 @@ int fy_job_wire(struct ferry_job *job, struct ferry_error *error)
         return rc;
     for (uint32_t pe = 0; pe < job->world.n_pes && rc == FERRY_OK; pe++)
         rc = choose_lane(job, pe, error);
+    rc = fy_job_same_fate(job, rc, "choice of transports", error);
+    if (rc == FERRY_OK)
+        rc = fy_job_domains(job, error);
     forget_endpoints(job);
-    return fy_job_same_fate(job, rc, "choice of transports", error);
+    return rc;
 }
 
 int fy_job_call(void *arg, uint32_t pe, const void *request, size_t size, void *reply, size_t capacity, size_t *reply_size,
@@ -161,6 +166,20 @@ int fy_job_key(void *arg, uint32_t pe, uint32_t segment, uint32_t t, void *key, 
     if (rc == FERRY_OK)
         return rc;
     fy_error_set(error, rc, why.hint, "pe %u gives no key for segment %u: %s", pe, segment, why.message);
+    error->peer = (int32_t)pe;
+    return rc;
+}
+
+int fy_job_announce(void *arg, uint32_t pe, struct ferry_error *error)
+{
+    struct ferry_job *job = arg;
+    struct ferry_error why = {.size = sizeof(why)};
+    char none;
+    size_t size;
+    int rc = fy_boot_call(job->boot, pe, CALL_MAIL, "", 0, &none, 0, &size, job->world.timeout, &why);
+    if (rc == FERRY_OK)
+        return rc;
+    fy_error_set(error, rc, why.hint, "pe %u does not open its mailbox: %s", pe, why.message);
     error->peer = (int32_t)pe;
     return rc;
 }
@@ -202,5 +221,7 @@ int fy_job_serve(void *arg, uint32_t from, uint32_t type, const void *request, s
         return serve_connect(job, from, request, size, reply, capacity, reply_size);
     if (type == CALL_KEY)
         return serve_key(job, request, size, reply, capacity, reply_size);
+    if (type == CALL_MAIL)
+        return fy_mail_open(&job->world, from);
     return FERRY_ERR_UNSUPPORTED;
 }

@@ -107,6 +107,7 @@ static void offer(struct fy_heap_state *state, const struct fy_chunk *chunk)
         keys->of[t].size = chunk->key_size[t];
         memcpy(keys->of[t].bytes, chunk->keys[t], chunk->key_size[t]);
     }
+    atomic_store_explicit(&state->named[chunk->segment->index], chunk->segment, memory_order_release);
     pthread_mutex_lock(&state->keys_lock);
     state->offered[chunk->segment->index] = keys;
     pthread_mutex_unlock(&state->keys_lock);
@@ -114,9 +115,17 @@ static void offer(struct fy_heap_state *state, const struct fy_chunk *chunk)
 
 void fy_exchange_withdraw(struct fy_heap_state *state, uint32_t segment)
 {
+    atomic_store_explicit(&state->named[segment], NULL, memory_order_release);
     pthread_mutex_lock(&state->keys_lock);
     state->offered[segment] = NULL;
     pthread_mutex_unlock(&state->keys_lock);
+}
+
+struct fy_segment *fy_heap_segment(struct fy_heap *heap, uint32_t segment)
+{
+    struct fy_heap_state *state = fy_heap_state(heap);
+
+    return segment < FY_SEGMENTS_MAX ? atomic_load_explicit(&state->named[segment], memory_order_acquire) : NULL;
 }
 
 int fy_heap_own_key(struct fy_heap *heap, uint32_t segment, uint32_t t, void *key, size_t capacity, size_t *size)

@@ -28,6 +28,7 @@ struct fy_heap_state {
     pthread_mutex_t *setup;
     pthread_mutex_t keys_lock; /* over offered[] and what it points to; the control thread reads */
     struct fy_keys *offered[FY_SEGMENTS_MAX]; /* by segment index: what peers may ask for */
+    _Atomic(struct fy_segment *) named[FY_SEGMENTS_MAX]; /* by segment index: what peers may name in requests */
     pthread_mutex_t buffers_lock;
     struct ferry_buffer **buffers; /* by address */
     char **reach;                  /* reach[i]: largest end of buffers[0 … i] */

@@ -104,6 +104,8 @@ int fy_heap_free(struct fy_heap *heap, void *address, struct ferry_error *error)
 /* Slow path of the data path: imports the key of (segment, pe) and publishes the target. Any channel thread; takes a lock. */
 int fy_heap_resolve(struct fy_heap *heap, struct fy_segment *segment, uint32_t pe, const struct fy_target **target,
                     struct ferry_error *error);
+/* The segment with that index, from the moment on at which a peer may know of it; NULL: none. Any thread. */
+struct fy_segment *fy_heap_segment(struct fy_heap *heap, uint32_t segment);
 /* Own key of a segment for transport t; FERRY_ERR_NOT_FOUND if there is none. Any thread: peers ask through the control thread. */
 int fy_heap_own_key(struct fy_heap *heap, uint32_t segment, uint32_t t, void *key, size_t capacity, size_t *size);
 /* Forgets a dead peer's targets is not done: they stay until destroy, since other threads may be using them. */

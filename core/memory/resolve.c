@@ -130,7 +130,7 @@ static bool makes_all(const struct ferry_caps *caps, unsigned width)
 {
     const uint32_t plain = FERRY_AMO_BIT(FERRY_AMO_SET) | FERRY_AMO_BIT(FERRY_AMO_ADD) | FERRY_AMO_BIT(FERRY_AMO_AND) |
                            FERRY_AMO_BIT(FERRY_AMO_OR) | FERRY_AMO_BIT(FERRY_AMO_XOR);
-    const uint32_t all = plain | ((1u << FERRY_AMO_KINDS) - 1u) << 16;
+    const uint32_t all = plain | (((1u << FERRY_AMO_KINDS) - 1u) << 16);
 
     if (width == 4)
         return (caps->amo32 & all) == all;

@@ -3,6 +3,7 @@
  * Creation and destruction under the world's lock, from any thread; alarms from the control thread. */
 #include "channel.h"
 
+#include "bounce.h"
 #include "post.h"
 #include <stdlib.h>
 #include <string.h>
@@ -17,25 +18,36 @@ static uint32_t unordered_for(uint32_t order, uint32_t after_put, uint32_t after
     return mask;
 }
 
+/* Masks of what a border lies behind: in BEFORE, and for what is strong in SINCE, too. */
+static void lane_order(struct fy_lane *lane, uint32_t order)
+{
+    const uint32_t other = FY_DID_MAIL | FY_DID_FAR; /* the transport knows nothing of these */
+    uint32_t put = unordered_for(order, FERRY_ORDER_PUT_PUT, FERRY_ORDER_AMO_PUT);
+    uint32_t amo = unordered_for(order, FERRY_ORDER_PUT_AMO, FERRY_ORDER_AMO_AMO);
+    lane->unordered_put = (put | other) << FY_DID_BEFORE;
+    lane->unordered_amo = (amo | other) << FY_DID_BEFORE;
+    lane->unordered_request = (put | FY_DID_FAR) << FY_DID_BEFORE;
+    lane->strong_put = FY_DID_ANY(put | other);
+    lane->strong_amo = FY_DID_ANY(amo | other);
+    lane->strong_request = FY_DID_ANY(put | FY_DID_FAR);
+}
+
 static void lane_fill(struct fy_lane *lane, struct fy_transport *transport, uint32_t index)
 {
     const struct ferry_caps *caps = &transport->caps;
-    uint32_t put = unordered_for(caps->order, FERRY_ORDER_PUT_PUT, FERRY_ORDER_AMO_PUT);
-    uint32_t amo = unordered_for(caps->order, FERRY_ORDER_PUT_AMO, FERRY_ORDER_AMO_AMO);
     lane->handle = transport->handle;
     lane->ops = &transport->ops;
     lane->caps = caps;
     lane->index = index;
-    lane->unordered_put = put << FY_DID_BEFORE;
-    lane->unordered_amo = amo << FY_DID_BEFORE;
-    lane->strong_put = put << FY_DID_BEFORE | put << FY_DID_SINCE;
-    lane->strong_amo = amo << FY_DID_BEFORE | amo << FY_DID_SINCE;
-    lane->amo64 = caps->amo64;
+    lane_order(lane, caps->order);
     lane->must_register = !(caps->flags & FERRY_CAP_UNREGISTERED_LOCAL);
-    lane->simple_max = lane->must_register ? 0 : caps->message_max;
-    lane->get_max = caps->flags & FERRY_CAP_GET ? lane->simple_max : 0;
+    lane->counted = (caps->flags & FERRY_CAP_REMOTE_DATA) && !(caps->flags & (FERRY_CAP_FENCED | FERRY_CAP_FENCE_CALL)) &&
+                    !(caps->order & FERRY_ORDER_PUT_PUT);
+    lane->made_amo = lane->must_register || lane->counted;
+    lane->simple_max = lane->must_register || lane->counted ? 0 : caps->message_max;
+    lane->get_max = caps->flags & FERRY_CAP_GET && !lane->must_register ? caps->message_max : 0;
     lane->copy_max = caps->copy_max;
-    lane->signal_native = caps->flags & FERRY_CAP_PUT_SIGNAL;
+    lane->signal_native = (caps->flags & FERRY_CAP_PUT_SIGNAL) && !lane->counted;
     lane->signal_strong = caps->flags & FERRY_CAP_SIGNAL_STRONG;
 }
 
@@ -48,7 +60,7 @@ void fy_world_lanes(struct fy_world *world, struct fy_transport *const *transpor
         if (transports[i]->caps.flags & FERRY_CAP_INITIATOR_PROGRESS)
             world->locked = true;
         if (transports[i]->caps.flags & FERRY_CAP_TARGET_PROGRESS)
-            world->target_progress = true;
+            world->target_progress = world->serves = true;
     }
 }
 
@@ -130,17 +142,19 @@ static void channel_release(struct ferry_ctx *ctx)
 /* Takes a free id; the channel is visible to alarms from then on. */
 static int channel_enlist(struct fy_world *world, struct ferry_ctx *ctx)
 {
+    uint32_t id = 0, end = world->max_channels;
+    if (!ctx->internal && !world->mail)
+        end--; /* the number that the mailbox would have had is nobody's */
     pthread_mutex_lock(&world->lock);
-    uint32_t id = 0;
-    while (id < world->max_channels && world->channels[id])
+    while (id < end && world->channels[id])
         id++;
-    if (id < world->max_channels) {
+    if (id < end) {
         ctx->id = id;
         world->channels[id] = ctx;
         gate_set(ctx);
     }
     pthread_mutex_unlock(&world->lock);
-    return id < world->max_channels ? FERRY_OK : FERRY_ERR_LIMIT;
+    return id < end ? FERRY_OK : FERRY_ERR_LIMIT;
 }
 
 static void channel_delist(struct ferry_ctx *ctx)
@@ -168,7 +182,7 @@ int fy_channel_create(struct fy_world *world, bool shared, bool internal, struct
     int rc = channel_enlist(world, ctx);
     if (rc != FERRY_OK) {
         fy_error_set(error, rc, "destroy contexts, or raise FERRY_CHANNELS", "all %u contexts are in use",
-                     world->max_channels - 1);
+                     world->user_channels);
         channel_release(ctx);
         return rc;
     }
@@ -187,6 +201,8 @@ int fy_channel_destroy(struct ferry_ctx *ctx)
     struct fy_world *world = ctx->world;
     fy_channel_lock(ctx);
     int rc = fy_quiet_all(ctx);
+    fy_loans_return(ctx, FERRY_PEER_ALL);
+    fy_bounce_release(ctx);
     ctx->n_busy = 0; /* what is not complete is given up: the service thread does not move it while the lanes close */
     fy_channel_unlock(ctx);
     close_lanes(world, world->n_lanes, ctx->id);

@@ -22,12 +22,17 @@
 #define FY_DID_PUT 1u
 #define FY_DID_AMO 2u
 #define FY_DID_GET 4u    /* no fence orders it; quiet completes it */
+#define FY_DID_MAIL 8u   /* requests to the mailbox: done once replied to */
+#define FY_DID_FAR 16u   /* atomics by another transport than that of the puts */
 #define FY_DID_SINCE 0u  /* shift: posted after the last fence */
 #define FY_DID_OUT 8u    /* shift: posted after the last quiet, so perhaps not complete */
 #define FY_DID_BEFORE 16u /* shift: posted before the last fence, and no border was set behind them yet */
 #define FY_DID_SET(shift) (0xffu << (shift))
 /* What posting an operation of a kind adds. */
 #define FY_DID(kind) ((kind) << FY_DID_SINCE | (kind) << FY_DID_OUT)
+#define FY_DID_OWN (FY_DID_PUT | FY_DID_AMO | FY_DID_GET) /* by the flow's own lane */
+/* Wherever it stands, complete or not, as far as a border is concerned. */
+#define FY_DID_ANY(kind) ((kind) << FY_DID_SINCE | (kind) << FY_DID_BEFORE)
 
 /* What the order layer knows of a transport, derived once from its capabilities. */
 struct fy_lane {
@@ -38,7 +43,8 @@ struct fy_lane {
      * BEFORE place, and for `strong` signals in the SINCE place too */
     uint32_t unordered_put, unordered_amo;
     uint32_t strong_put, strong_amo;
-    uint32_t amo64;      /* native 8-byte atomics */
+    /* the same for a request to the mailbox, which is a put as far as the transport can tell, and is read in order */
+    uint32_t unordered_request, strong_request;
     uint32_t index;
     size_t simple_max;   /* puts up to this need neither cutting nor a region for the local side */
     size_t get_max;      /* the same for gets; 0 where there are none */
@@ -46,6 +52,8 @@ struct fy_lane {
     bool signal_native;  /* put_signal is native, */
     bool signal_strong;  /* and strong */
     bool must_register;  /* no unregistered local memory */
+    bool made_amo;       /* atomics go through fy_amo_made, native or not */
+    bool counted;        /* strong signals are ordered by remote completion data: every put carries some */
 };
 
 struct fy_peer {
@@ -53,6 +61,7 @@ struct fy_peer {
     _Atomic uint8_t left; /* its transport was told of the death */
     uint8_t same_host;
     int8_t lane; /* index of the lane that carries operations to it, -1: none */
+    int8_t way[2]; /* index of the lane that carries everybody's atomics of 4, 8 bytes to it; FY_WAY_MAIL */
 };
 
 /* Everything channels of one PE share. Written during init; afterwards only the atomics change. */
@@ -66,6 +75,10 @@ struct fy_world {
     uint32_t n_lanes;
     bool locked;        /* some transport needs progress by the initiator: every channel takes its lock */
     bool target_progress;
+    bool serves;        /* fy_world_serve has something to do */
+    struct fy_mail *mail; /* NULL: no PE of the job needs it */
+    size_t bounce;      /* bytes of registered memory through which a channel's unregistered sources go */
+    uint32_t user_channels; /* of max_channels, the application's */
     bool crowded;       /* more PEs on this host than cores: whoever waits should not spin on a core that another needs */
     struct fy_peer *peers;
     uint32_t queue_ops; /* per (channel, peer); 0: no bound of the core's own */
@@ -79,12 +92,15 @@ struct fy_world {
     _Atomic int32_t last_dead;
     _Atomic uint32_t pointers_out; /* 1 once ferry_ptr gave a peer's address away */
 
+    pthread_mutex_t serving;       /* who makes progress for the target side; only tried */
     pthread_mutex_t lock;          /* guards channels[] */
     pthread_mutex_t setup;         /* one setup call at a time into a transport; taken after no other lock */
     struct ferry_ctx **channels;   /* by id, NULL: free */
     /* A request to the peer's control thread, for connect (the job knows how). */
     int (*call)(void *arg, uint32_t pe, const void *request, size_t size, void *reply, size_t capacity, size_t *reply_size,
                 struct ferry_error *error);
+    /* Tells the peer that its mailbox will get requests from this PE. */
+    int (*announce)(void *arg, uint32_t pe, struct ferry_error *error);
     /* The service endpoint of a peer, as it exported it. */
     const void *(*endpoint)(void *arg, uint32_t lane, uint32_t pe, size_t *size);
     void *arg;
@@ -100,6 +116,7 @@ struct fy_flow {
     uint32_t connected;
     uint64_t bytes;
     uint64_t ticket;         /* covers what was posted before `ops` and `bytes`; 0: none is open */
+    uint32_t far;            /* lanes, by bit, that are connected besides `lane` */
 };
 
 struct ferry_ctx {
@@ -124,6 +141,8 @@ struct ferry_ctx {
     uint32_t *listed;    /* peers used since the last full quiet */
     uint64_t fence_word;
     void *job;
+    struct fy_bounce *bounce; /* made on first use */
+    struct fy_loan *loans;    /* sources registered until quiet */
 };
 
 /* The start of a wait. */
@@ -153,21 +172,31 @@ int fy_world_check(struct fy_world *world, int pe, const char *doing);
 /* Calls progress on busy channels, where some transport wants it. From waits and the service thread. True:
  * something moved. */
 bool fy_world_progress(struct fy_world *world);
+/* Serves peers: progress for the target side, requests in the mailbox. From waits and the service thread; nothing if somebody
+ * else is at it. True: something moved. */
+bool fy_world_serve(struct fy_world *world);
+/* The channel of the mailbox's replies; NULL without a mailbox. */
+struct ferry_ctx *fy_mail_ctx(const struct fy_world *world);
 
 /* The careful start of an operation: connects, folds fence epochs. Called when flow->epoch != ctx->epoch. */
 int fy_flow_enter(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe);
-/* Makes what follows ordered after what precedes on the flow: sets FENCED, calls fence, or waits. `doing` is the kind. */
-int fy_flow_seal(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, uint32_t *flags);
+/* Makes what follows ordered after those of `mask` that precede on the flow: sets FENCED, calls fence, or waits. */
+int fy_flow_seal(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, uint32_t mask, uint32_t *flags);
+/* Connects another lane of the flow. */
+int fy_flow_far(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, const struct fy_lane *lane);
 /* First outstanding operation of a flow. */
 void fy_flow_list(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe);
 /* Repeats an operation that answered AGAIN, and turns failures into records. */
-int fy_flow_retry(struct ferry_ctx *ctx, struct fy_flow *flow, const struct ferry_op *op, int rc);
+int fy_lane_retry(struct ferry_ctx *ctx, const struct fy_lane *lane, const struct ferry_op *op, int rc);
 /* Bounds operations and bytes in flight. */
 int fy_flow_throttle(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, size_t bytes);
 /* Records what the transport says of a failed (channel, peer); returns rc. */
-int fy_flow_failed(struct ferry_ctx *ctx, uint32_t pe, int operation, int rc);
+int fy_lane_failed(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, int operation, int rc);
 /* Draws a ticket (*ticket 0) on (channel, pe | FERRY_PEER_ALL) of a lane, or continues one, and waits until it is good. */
 int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, uint64_t *ticket, const char *doing);
+
+/* Completion of the atomics that went by other lanes than the flow's own. */
+int fy_far_wait(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe);
 
 /* Everything outstanding (to one peer). The channel's thread, or under its lock. */
 int fy_quiet_all(struct ferry_ctx *ctx);

@@ -32,6 +32,18 @@ static inline char *fy_direct(const struct ferry_ctx *ctx, const void *address, 
     return fy_likely(at + length <= target->direct_end) ? target->direct_base + at : NULL;
 }
 
+/* The same for an aligned word that is to be updated. */
+static inline char *fy_direct_word(const struct ferry_ctx *ctx, const void *address, uint32_t pe)
+{
+    const struct fy_heap *heap = ctx->heap;
+    uint64_t at = (uint64_t)((uintptr_t)address - (uintptr_t)heap->base);
+    if (fy_unlikely(at >= atomic_load_explicit(&heap->backed, memory_order_acquire)))
+        return NULL;
+    struct fy_segment *segment = atomic_load_explicit(&heap->granules[at >> FY_GRANULE_SHIFT], memory_order_acquire);
+    const struct fy_target *target = atomic_load_explicit(&segment->targets[pe], memory_order_acquire);
+    return fy_likely(at + 8 <= target->direct_amo_end) ? target->direct_base + at : NULL;
+}
+
 /* Two moves of `half` bytes that may overlap cover half .. 2 * half bytes. */
 static inline __attribute__((always_inline)) void fy_direct_two(char *to, const char *from, size_t n, size_t half)
 {
@@ -167,7 +179,7 @@ static inline __attribute__((always_inline)) bool fy_direct_amo(struct ferry_ctx
 {
     if (fy_unlikely((uintptr_t)address & 7))
         return false;
-    char *to = fy_direct(ctx, address, 8, pe);
+    char *to = fy_direct_word(ctx, address, pe);
     if (fy_unlikely(!to))
         return false;
     uint64_t before = fy_direct_update((uint64_t *)(void *)to, kind, operand, compare);
@@ -189,7 +201,7 @@ static inline bool fy_direct_signal(struct ferry_ctx *ctx, uint64_t *signal, uin
     unsigned op = how & ~(unsigned)FERRY_SIGNAL_WEAK;
     if (fy_unlikely((uintptr_t)signal & 7 || op > 1))
         return false;
-    char *word = fy_direct(ctx, signal, 8, pe);
+    char *word = fy_direct_word(ctx, signal, pe);
     if (fy_unlikely(!word))
         return false;
     fy_direct_mark(word, value, op);
@@ -205,7 +217,7 @@ static inline bool fy_direct_put_signal(struct ferry_ctx *ctx, void *dest, const
     unsigned op = how & ~(unsigned)FERRY_SIGNAL_WEAK;
     if (fy_unlikely((uintptr_t)signal & 7 || op > 1 || length - 1 >= FY_DIRECT_MAX || !src))
         return false;
-    char *to = fy_direct(ctx, dest, length, pe), *word = fy_direct(ctx, signal, 8, pe);
+    char *to = fy_direct(ctx, dest, length, pe), *word = fy_direct_word(ctx, signal, pe);
     if (fy_unlikely(!to || !word || !fy_direct_copy(to, src, length)))
         return false; /* nothing is written before both are known to be good */
     fy_direct_mark(word, value, op);

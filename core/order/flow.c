@@ -3,6 +3,7 @@
  * Called by the channel's thread, or under its lock. */
 #include "channel.h"
 
+#include "mail.h"
 #include "post.h"
 #include <string.h>
 
@@ -83,21 +84,52 @@ int fy_flow_enter(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe)
     return FERRY_OK;
 }
 
-int fy_flow_seal(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, uint32_t *flags)
+int fy_flow_far(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, const struct fy_lane *lane)
+{
+    if (lane == flow->lane || flow->far & 1u << lane->index)
+        return FERRY_OK;
+    int rc = connect_flow(ctx, lane, pe);
+    if (rc == FERRY_OK)
+        flow->far |= 1u << lane->index;
+    return rc;
+}
+
+/* Borders behind what the lane of the puts knows nothing of: a reply, or completion, is waited for. */
+static int seal_others(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, uint32_t mask)
+{
+    uint32_t others = flow->did & mask & FY_DID_ANY(FY_DID_MAIL | FY_DID_FAR);
+    int rc = FERRY_OK;
+    if (!others)
+        return FERRY_OK;
+    fy_count(&ctx->counters.drains, 1);
+    if (others & FY_DID_ANY(FY_DID_MAIL))
+        rc = fy_mail_wait(ctx, pe);
+    if (rc == FERRY_OK && others & FY_DID_ANY(FY_DID_FAR))
+        rc = fy_far_wait(ctx, flow, pe);
+    if (rc == FERRY_OK)
+        flow->did &= ~others;
+    return rc;
+}
+
+int fy_flow_seal(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, uint32_t mask, uint32_t *flags)
 {
     const struct fy_lane *lane = flow->lane;
+    int rc = seal_others(ctx, flow, pe, mask);
+    if (rc != FERRY_OK || !(flow->did & mask))
+        return rc;
     if (lane->caps->flags & FERRY_CAP_FENCED) {
         *flags |= FERRY_OP_FENCED;
         fy_count(&ctx->counters.fenced_operations, 1);
     } else if (lane->caps->flags & FERRY_CAP_FENCE_CALL) {
-        int rc = lane->ops->fence(lane->handle, ctx->id, pe);
+        rc = lane->ops->fence(lane->handle, ctx->id, pe);
         if (rc < 0)
-            return fy_flow_failed(ctx, pe, -1, rc);
+            return fy_lane_failed(ctx, lane, pe, -1, rc);
     } else {
         fy_count(&ctx->counters.drains, 1);
         return fy_quiet_pe(ctx, pe);
     }
-    flow->did &= FY_DID_SET(FY_DID_OUT);
+    /* the transport's border says nothing of requests that are on their way through other hands */
+    flow->did &= FY_DID_SET(FY_DID_OUT) | FY_DID_ANY(FY_DID_MAIL | FY_DID_FAR);
     return FERRY_OK;
 }
 
@@ -110,11 +142,10 @@ void fy_flow_list(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe)
     ctx->listed[ctx->n_listed++] = pe;
 }
 
-int fy_flow_failed(struct ferry_ctx *ctx, uint32_t pe, int operation, int rc)
+int fy_lane_failed(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, int operation, int rc)
 {
     struct fy_world *world = ctx->world;
     struct ferry_error record;
-    const struct fy_lane *lane = ctx->flows[pe].lane;
     fy_error_set(&record, rc, NULL, "transport %s: operation on channel %u to pe %u failed: %s",
                  world->transports[lane->index]->name, ctx->id, pe, ferry_status_string(rc));
     record.peer = (int32_t)pe;
@@ -137,9 +168,8 @@ static int call_transport(const struct fy_lane *lane, uint32_t channel, const st
     return lane->ops->rma(lane->handle, channel, op);
 }
 
-int fy_flow_retry(struct ferry_ctx *ctx, struct fy_flow *flow, const struct ferry_op *op, int rc)
+int fy_lane_retry(struct ferry_ctx *ctx, const struct fy_lane *lane, const struct ferry_op *op, int rc)
 {
-    const struct fy_lane *lane = flow->lane;
     struct fy_backoff backoff = fy_wait_start(ctx->world);
     uint64_t deadline = 0;
     while (rc == FERRY_AGAIN) {
@@ -160,7 +190,7 @@ int fy_flow_retry(struct ferry_ctx *ctx, struct fy_flow *flow, const struct ferr
         }
         rc = call_transport(lane, ctx->id, op);
     }
-    return rc >= 0 ? rc : fy_flow_failed(ctx, op->peer, op->kind, rc);
+    return rc >= 0 ? rc : fy_lane_failed(ctx, lane, op->peer, op->kind, rc);
 }
 
 /* Two windows: a ticket covers the older one, the newer one fills; each holds half of what is allowed. */
@@ -179,7 +209,7 @@ int fy_flow_throttle(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, s
         uint32_t ask = lane->caps->flags & FERRY_CAP_QUIET_PEER ? pe : FERRY_PEER_ALL;
         int rc = lane->ops->quiet(lane->handle, ctx->id, ask, &flow->ticket);
         if (rc < 0)
-            return fy_flow_failed(ctx, pe, -1, rc);
+            return fy_lane_failed(ctx, lane, pe, -1, rc);
         if (rc == FERRY_OK)
             flow->ticket = 0;
         flow->ops = 0;

@@ -12,6 +12,17 @@
 struct fy_place {
     const struct ferry_rkey *key;
     uint64_t offset;
+    const struct fy_target *target;
+};
+
+/* An atomic that the hot path leaves. */
+#define FY_AMO_SIGNAL 1u /* it is a signal: SET may be a put of the word */
+#define FY_AMO_STRONG 2u /* ordered behind all that was posted before, not only before the last fence */
+struct fy_amo_call {
+    struct fy_place place;
+    unsigned width, kind, how;
+    uint64_t operand, compare;
+    void *old; /* NULL: not fetching */
 };
 
 /* Resolves the peer's key, or says what is wrong with address or length. */
@@ -20,14 +31,27 @@ int fy_locate_careful(struct ferry_ctx *ctx, const void *address, size_t length,
 int fy_rma_careful(struct ferry_ctx *ctx, struct fy_flow *flow, struct ferry_op *op);
 /* A null local buffer: an error unless the length is 0. */
 int fy_null_buffer(struct ferry_ctx *ctx, uint32_t pe, size_t length, int kind);
-/* An atomic that the transport has no native form of: SET is made from a put, the others are refused. */
-int fy_amo_missing(struct ferry_ctx *ctx, const struct fy_place *place, unsigned kind, uint64_t operand, const uint64_t *old,
-                   uint32_t pe, bool strong);
-/* The same for 4 bytes; nothing is made of anything else. */
-int fy_amo32_missing(struct ferry_ctx *ctx, unsigned kind, bool fetching, uint32_t pe);
+/* An atomic that the transport of the puts has no native form of, or may not do on that memory. */
+int fy_amo_made(struct ferry_ctx *ctx, const struct fy_amo_call *call, uint32_t pe);
+/* A put of words from the stack; they are copied. The flow has begun it. */
+int fy_words_put(struct ferry_ctx *ctx, struct fy_flow *flow, struct ferry_op *op);
+/* A get by mailbox; unless `blocking`, `dest` is filled by quiet. */
+int fy_get_made(struct ferry_ctx *ctx, void *dest, const struct fy_place *place, size_t length, uint32_t pe, bool blocking);
 int fy_misaligned(struct ferry_ctx *ctx, const void *address, unsigned width, uint32_t pe);
 /* Completion of a posted get, fetch, or put that could not be copied. */
-int fy_complete_local(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe);
+int fy_complete_local(struct ferry_ctx *ctx, uint32_t pe);
+
+/* Where own memory is named from: its segment and the offset in it; false if it is not symmetric. */
+static inline bool fy_heap_name(struct fy_heap *heap, const void *address, uint32_t *index, uint64_t *offset)
+{
+    uint64_t at = (uint64_t)((uintptr_t)address - (uintptr_t)heap->base);
+    if (at >= atomic_load_explicit(&heap->backed, memory_order_acquire))
+        return false;
+    const struct fy_segment *segment = atomic_load_explicit(&heap->granules[at >> FY_GRANULE_SHIFT], memory_order_acquire);
+    *index = segment->index;
+    *offset = at - segment->start;
+    return true;
+}
 
 static inline int fy_locate(struct ferry_ctx *ctx, const void *address, size_t length, uint32_t pe, struct fy_place *place)
 {
@@ -42,6 +66,7 @@ static inline int fy_locate(struct ferry_ctx *ctx, const void *address, size_t l
         return fy_locate_careful(ctx, address, length, pe, place);
     place->key = target->key;
     place->offset = inside;
+    place->target = target;
     return FERRY_OK;
 }
 
@@ -62,7 +87,7 @@ static inline int fy_flow_begin(struct ferry_ctx *ctx, struct fy_flow *flow, uin
     else if (kind == FY_DID_AMO)
         mask = strong ? lane->strong_amo : lane->unordered_amo;
     if (fy_unlikely(flow->did & mask)) {
-        int rc = fy_flow_seal(ctx, flow, pe, flags);
+        int rc = fy_flow_seal(ctx, flow, pe, mask, flags);
         if (rc != FERRY_OK)
             return rc;
     }
@@ -73,11 +98,11 @@ static inline int fy_flow_begin(struct ferry_ctx *ctx, struct fy_flow *flow, uin
 }
 
 /* Result of a call into the transport, for the caller of a non-blocking operation. */
-static inline int fy_posted(struct ferry_ctx *ctx, struct fy_flow *flow, const struct ferry_op *op, int rc)
+static inline int fy_posted(struct ferry_ctx *ctx, const struct fy_lane *lane, const struct ferry_op *op, int rc)
 {
     if (fy_likely(rc == FERRY_DONE || rc == FERRY_OK))
         return rc;
-    return fy_flow_retry(ctx, flow, op, rc);
+    return fy_lane_retry(ctx, lane, op, rc);
 }
 
 /* A put. `blocking`: the source is free on return. FERRY_OK or an error. */
@@ -110,10 +135,10 @@ static inline int fy_put(struct ferry_ctx *ctx, void *dest, const void *src, siz
     if (fy_unlikely(length > lane->simple_max || ctx->limited))
         rc = fy_rma_careful(ctx, flow, &op);
     else
-        rc = fy_posted(ctx, flow, &op, lane->ops->rma(lane->handle, ctx->id, &op));
+        rc = fy_posted(ctx, lane, &op, lane->ops->rma(lane->handle, ctx->id, &op));
     if (fy_likely(rc == FERRY_DONE || (rc == FERRY_OK && (!blocking || (op.flags & FERRY_OP_COPY)))))
         return FERRY_OK;
-    return rc == FERRY_OK ? fy_complete_local(ctx, flow, pe) : rc;
+    return rc == FERRY_OK ? fy_complete_local(ctx, pe) : rc;
 }
 
 static inline int fy_get(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint32_t pe, bool blocking)
@@ -131,6 +156,8 @@ static inline int fy_get(struct ferry_ctx *ctx, void *dest, const void *src, siz
     if (fy_unlikely(rc != FERRY_OK))
         return rc;
     const struct fy_lane *lane = flow->lane;
+    if (fy_unlikely(!(lane->caps->flags & FERRY_CAP_GET)))
+        return fy_get_made(ctx, dest, &place, length, pe, blocking);
     op.kind = FERRY_OP_GET;
     op.peer = pe;
     op.local = dest;
@@ -143,16 +170,16 @@ static inline int fy_get(struct ferry_ctx *ctx, void *dest, const void *src, siz
     if (fy_unlikely(length > lane->get_max || ctx->limited))
         rc = fy_rma_careful(ctx, flow, &op);
     else
-        rc = fy_posted(ctx, flow, &op, lane->ops->rma(lane->handle, ctx->id, &op));
+        rc = fy_posted(ctx, lane, &op, lane->ops->rma(lane->handle, ctx->id, &op));
     if (fy_likely(rc == FERRY_DONE || (rc == FERRY_OK && !blocking)))
         return FERRY_OK;
-    return rc == FERRY_OK ? fy_complete_local(ctx, flow, pe) : rc;
+    return rc == FERRY_OK ? fy_complete_local(ctx, pe) : rc;
 }
 
-/* An atomic of 4 or 8 bytes; `width` is a constant where this is inlined. */
+/* An atomic of 4 or 8 bytes; `width` is a constant where this is inlined. how: FY_AMO_. */
 static inline __attribute__((always_inline)) int fy_amo_width(struct ferry_ctx *ctx, const void *word, unsigned width,
                                                              unsigned kind, uint64_t operand, uint64_t compare, void *old,
-                                                             uint32_t pe, bool strong)
+                                                             uint32_t pe, unsigned how)
 {
     if (fy_unlikely((uintptr_t)word & (width - 1)))
         return fy_misaligned(ctx, word, width, pe);
@@ -168,13 +195,12 @@ static inline __attribute__((always_inline)) int fy_amo_width(struct ferry_ctx *
     }
     const struct fy_lane *lane = flow->lane;
     fy_count(&ctx->counters.atomics, 1);
-    uint32_t native = width == 8 ? lane->amo64 : lane->caps->amo32;
-    if (fy_unlikely(!(native & (old ? FERRY_AMO_FETCH_BIT(kind) : FERRY_AMO_BIT(kind)))))
-        return width == 8 ? fy_amo_missing(ctx, &place, kind, operand, old, pe, strong)
-                          : fy_amo32_missing(ctx, kind, old != NULL, pe);
+    uint32_t native = width == 8 ? place.target->amo64 : place.target->amo32;
+    if (fy_unlikely(!(native & (old ? FERRY_AMO_FETCH_BIT(kind) : FERRY_AMO_BIT(kind))) || lane->made_amo))
+        return fy_amo_made(ctx, &(struct fy_amo_call){place, width, kind, how, operand, compare, old}, pe);
     struct ferry_op op;
     op.flags = old ? FERRY_OP_FETCH : 0;
-    rc = fy_flow_begin(ctx, flow, pe, FY_DID_AMO, &op.flags, strong);
+    rc = fy_flow_begin(ctx, flow, pe, FY_DID_AMO, &op.flags, how & FY_AMO_STRONG);
     if (fy_unlikely(rc != FERRY_OK))
         return rc;
     op.kind = FERRY_OP_AMO;
@@ -193,17 +219,17 @@ static inline __attribute__((always_inline)) int fy_amo_width(struct ferry_ctx *
         if (rc != FERRY_OK)
             return rc;
     }
-    rc = fy_posted(ctx, flow, &op, lane->ops->amo(lane->handle, ctx->id, &op));
+    rc = fy_posted(ctx, lane, &op, lane->ops->amo(lane->handle, ctx->id, &op));
     if (fy_likely(rc == FERRY_DONE || (rc == FERRY_OK && !old)))
         return FERRY_OK;
-    return rc == FERRY_OK ? fy_complete_local(ctx, flow, pe) : rc;
+    return rc == FERRY_OK ? fy_complete_local(ctx, pe) : rc;
 }
 
-/* An 8-byte atomic; `old` NULL: not fetching. `strong`: ordered behind all that was posted before, as a signal is. */
+/* An 8-byte atomic; `old` NULL: not fetching. */
 static inline int fy_amo(struct ferry_ctx *ctx, const void *word, unsigned kind, uint64_t operand, uint64_t compare,
-                         uint64_t *old, uint32_t pe, bool strong)
+                         uint64_t *old, uint32_t pe, unsigned how)
 {
-    return fy_amo_width(ctx, word, 8, kind, operand, compare, old, pe, strong);
+    return fy_amo_width(ctx, word, 8, kind, operand, compare, old, pe, how);
 }
 
 /* A 4-byte atomic, not inlined: nothing depends on its speed. */
@@ -222,7 +248,7 @@ static inline int fy_put_signal_native(struct ferry_ctx *ctx, struct fy_flow *fl
         if (rc != FERRY_OK)
             return rc;
     }
-    return fy_posted(ctx, flow, op, lane->ops->put_signal(lane->handle, ctx->id, op));
+    return fy_posted(ctx, lane, op, lane->ops->put_signal(lane->handle, ctx->id, op));
 }
 
 /* put_signal where the transport lacks it, or not as strong as asked: a put, then a signal behind it. */
@@ -237,7 +263,8 @@ static inline int fy_signal(struct ferry_ctx *ctx, uint64_t *signal, uint64_t va
     if (fy_unlikely(op > 1))
         return fy_bad_signal(ctx, how, pe);
     fy_count(&ctx->counters.signals, 1);
-    return fy_amo(ctx, signal, op == 0 ? FERRY_AMO_SET : FERRY_AMO_ADD, value, 0, NULL, pe, !(how & FY_SIGNAL_WEAK));
+    return fy_amo(ctx, signal, op == 0 ? FERRY_AMO_SET : FERRY_AMO_ADD, value, 0, NULL, pe,
+                  how & FY_SIGNAL_WEAK ? FY_AMO_SIGNAL : FY_AMO_SIGNAL | FY_AMO_STRONG);
 }
 
 static inline int fy_put_signal(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint64_t *signal,
@@ -260,6 +287,8 @@ static inline int fy_put_signal(struct ferry_ctx *ctx, void *dest, const void *s
         rc = (uintptr_t)signal & 7 ? fy_misaligned(ctx, signal, 8, pe) : fy_locate(ctx, signal, 8, pe, &mark);
     if (fy_unlikely(rc != FERRY_OK))
         return rc;
+    if (fy_unlikely(how & FERRY_SIGNAL_ADD && !(mark.target->amo64 & FERRY_AMO_BIT(FERRY_AMO_ADD))))
+        return fy_put_signal_made(ctx, dest, src, length, signal, value, how, pe, blocking); /* another domain's word */
     struct ferry_op op;
     op.flags = (blocking ? FERRY_OP_COPY : 0) | (weak ? FERRY_OP_WEAK : 0);
     rc = fy_flow_begin(ctx, flow, pe, FY_DID_PUT, &op.flags, false);

@@ -3,6 +3,8 @@
  * Called by the channel's thread, or under its lock. Cost follows what is outstanding, not the size of the job. */
 #include "channel.h"
 
+#include "bounce.h"
+#include "mail.h"
 #include "post.h"
 
 static void flow_clear(struct ferry_ctx *ctx, struct fy_flow *flow)
@@ -26,11 +28,13 @@ int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe,
         if (rc == FERRY_OK)
             break;
         if (rc < 0)
-            return fy_flow_failed(ctx, pe == FERRY_PEER_ALL ? ctx->listed[0] : pe, -1, rc);
+            return fy_lane_failed(ctx, lane, pe == FERRY_PEER_ALL ? ctx->listed[0] : pe, -1, rc);
         if (lane->ops->progress(lane->handle, ctx->id) == FERRY_OK)
             backoff = fy_wait_start(world);
         if (!fy_backoff(&backoff))
             continue;
+        if (fy_world_serve(world)) /* the peer may be waiting for us as we do for it */
+            backoff = fy_wait_start(world);
         rc = fy_world_check(world, pe == FERRY_PEER_ALL ? -2 : (int)pe, doing);
         if (rc != FERRY_OK)
             return rc;
@@ -45,31 +49,50 @@ int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe,
     return FERRY_OK;
 }
 
-int fy_quiet_pe(struct ferry_ctx *ctx, uint32_t pe)
+int fy_far_wait(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe)
 {
-    struct fy_flow *flow = &ctx->flows[pe];
-    if (!(flow->did & FY_DID_SET(FY_DID_OUT)))
-        return FERRY_OK;
-    uint64_t ticket = 0;
-    int rc = fy_lane_wait(ctx, flow->lane, pe, &ticket, "quiet");
-    if (rc == FERRY_OK)
-        flow_clear(ctx, flow);
+    int rc = FERRY_OK;
+    for (uint32_t i = 0; i < ctx->world->n_lanes && rc == FERRY_OK; i++) {
+        uint64_t ticket = 0;
+        if (flow->far & 1u << i)
+            rc = fy_lane_wait(ctx, &ctx->world->lanes[i], pe, &ticket, "atomics of another transport");
+    }
     return rc;
 }
 
-int fy_complete_local(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe)
+int fy_quiet_pe(struct ferry_ctx *ctx, uint32_t pe)
 {
-    (void)flow;
+    struct fy_flow *flow = &ctx->flows[pe];
+    uint32_t out = flow->did >> FY_DID_OUT & FY_DID_SET(FY_DID_SINCE);
+    if (!out)
+        return FERRY_OK;
+    uint64_t ticket = 0;
+    int rc = out & FY_DID_MAIL ? fy_mail_wait(ctx, pe) : FERRY_OK;
+    if (rc == FERRY_OK && out & FY_DID_FAR)
+        rc = fy_far_wait(ctx, flow, pe);
+    if (rc == FERRY_OK && out & FY_DID_OWN)
+        rc = fy_lane_wait(ctx, flow->lane, pe, &ticket, "quiet");
+    if (rc != FERRY_OK)
+        return rc;
+    flow_clear(ctx, flow);
+    fy_loans_return(ctx, pe);
+    return FERRY_OK;
+}
+
+int fy_complete_local(struct ferry_ctx *ctx, uint32_t pe)
+{
     return fy_quiet_pe(ctx, pe);
 }
 
-/* The transport lets go of what it still holds for the dead: the sources are the application's again. */
-static void let_go(struct fy_world *world, const struct fy_lane *lane, uint32_t pe)
+/* The transports let go of what they still hold for the dead: the sources are the application's again. */
+static void let_go(struct fy_world *world, const struct fy_flow *flow, uint32_t pe)
 {
     if (!atomic_load(&world->peers[pe].dead) || atomic_exchange(&world->peers[pe].left, 1))
         return;
     pthread_mutex_lock(&world->setup);
-    lane->ops->disconnect(lane->handle, pe);
+    for (uint32_t i = 0; i < world->n_lanes; i++)
+        if (flow->lane == &world->lanes[i] || flow->far & 1u << i)
+            world->lanes[i].ops->disconnect(world->lanes[i].handle, pe);
     pthread_mutex_unlock(&world->setup);
 }
 
@@ -88,8 +111,11 @@ static int quiet_survivors(struct ferry_ctx *ctx)
         if (rc == FERRY_OK)
             continue;
         result = rc;
-        let_go(ctx->world, flow->lane, pe);
+        let_go(ctx->world, flow, pe);
+        if (ctx->world->mail)
+            fy_mail_forget(ctx, pe);
         flow_clear(ctx, flow);
+        fy_loans_return(ctx, pe);
     }
     return result;
 }
@@ -112,27 +138,42 @@ static int finish_after_death(struct ferry_ctx *ctx)
     return rc;
 }
 
+/* Requests that were replied to, and the lanes that have something to complete. */
+static int quiet_requests(struct ferry_ctx *ctx, uint32_t *lanes)
+{
+    int rc = FERRY_OK;
+    *lanes = 0;
+    for (uint32_t i = 0; i < ctx->n_listed && rc == FERRY_OK; i++) {
+        struct fy_flow *flow = &ctx->flows[ctx->listed[i]];
+        uint32_t out = flow->did >> FY_DID_OUT & FY_DID_SET(FY_DID_SINCE);
+        if (out & FY_DID_OWN)
+            *lanes |= 1u << flow->lane->index;
+        if (out & FY_DID_FAR)
+            *lanes |= flow->far;
+        if (out & FY_DID_MAIL)
+            rc = fy_mail_wait(ctx, ctx->listed[i]);
+    }
+    return rc;
+}
+
 int fy_quiet_all(struct ferry_ctx *ctx)
 {
     if (ctx->n_busy == 0)
         return FERRY_OK;
     struct fy_world *world = ctx->world;
-    uint32_t lanes = 0;
-    for (uint32_t i = 0; i < ctx->n_listed; i++) {
-        struct fy_flow *flow = &ctx->flows[ctx->listed[i]];
-        if (flow->did & FY_DID_SET(FY_DID_OUT))
-            lanes |= 1u << flow->lane->index;
-    }
+    uint32_t lanes;
     if (atomic_load(&world->deaths))
         return finish_after_death(ctx);
-    int rc = FERRY_OK;
+    int rc = quiet_requests(ctx, &lanes);
     for (uint32_t i = 0; i < world->n_lanes && rc == FERRY_OK; i++) {
         uint64_t ticket = 0;
         if (lanes & 1u << i)
             rc = fy_lane_wait(ctx, &world->lanes[i], FERRY_PEER_ALL, &ticket, "quiet");
-        if (rc == FERRY_ERR_PEER)
-            return finish_after_death(ctx);
     }
+    if (rc == FERRY_ERR_PEER)
+        return finish_after_death(ctx);
     forget_all(ctx);
+    if (rc == FERRY_OK)
+        fy_loans_return(ctx, FERRY_PEER_ALL);
     return rc;
 }

@@ -10,6 +10,8 @@ int fy_wait_turn(struct fy_world *world, struct fy_backoff *backoff, int check, 
 {
     if (world->locked && fy_world_progress(world))
         *backoff = fy_wait_start(world);
+    if (world->serves && fy_world_serve(world))
+        *backoff = fy_wait_start(world);
     if (!fy_backoff(backoff))
         return FERRY_OK;
     return fy_world_check(world, check, doing);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What waits need from the world: is the job alive, and is there something to move along; and how failures are recorded.
  * Any thread. */
-#include "channel.h"
+#include "mail.h"
 
 #include <stdio.h>
 
@@ -68,5 +68,21 @@ bool fy_world_progress(struct fy_world *world)
         if (world->channels[i])
             moved |= progress_channel(world, world->channels[i]);
     pthread_mutex_unlock(&world->lock);
+    return moved;
+}
+
+bool fy_world_serve(struct fy_world *world)
+{
+    bool moved = false;
+    if (!world->serves || pthread_mutex_trylock(&world->serving) != 0)
+        return false;
+    for (uint32_t i = 0; world->target_progress && i < world->n_lanes; i++) {
+        const struct fy_lane *lane = &world->lanes[i];
+        if (lane->caps->flags & FERRY_CAP_TARGET_PROGRESS)
+            moved |= lane->ops->progress(lane->handle, FERRY_CHANNEL_SERVICE) == FERRY_OK;
+    }
+    if (world->mail)
+        moved |= fy_mail_serve(world);
+    pthread_mutex_unlock(&world->serving);
     return moved;
 }

@@ -236,6 +236,7 @@ typedef struct ferry_stats {
     uint64_t bytes_put, bytes_got;
     uint64_t fences, fenced_operations, drains; /* drains: fences that had to wait for completion */
     uint64_t quiets, again;                     /* quiets that had something to complete; posts that had to be repeated */
+    uint64_t mailed;                            /* operations that the target's CPU was asked to do */
 } ferry_stats_t;
 FERRY_API int ferry_stats_get(ferry_job_t *job, ferry_stats_t *stats);
 
@@ -249,8 +250,7 @@ typedef struct ferry_info_row {
 FERRY_API int ferry_info(const char *spec, int all, void (*row)(void *arg, const ferry_info_row_t *row), void *arg);
 
 /* ------------------------------------------------------------------ 32-bit atomics, on symmetric words, 4-aligned
- * As the 64-bit ones; not atomic towards 64-bit operations on the same memory. FERRY_ERR_UNSUPPORTED, with nothing
- * done, where the transport lacks the operation (ferry-info lists what it has). */
+ * As the 64-bit ones; not atomic towards 64-bit operations on the same memory. */
 
 FERRY_API int ferry_atomic32_set(ferry_ctx_t *ctx, uint32_t *dest, uint32_t value, int pe);
 FERRY_API int ferry_atomic32_add(ferry_ctx_t *ctx, uint32_t *dest, uint32_t value, int pe);

@@ -34,6 +34,13 @@ static void put_bytes(const struct ferry_transport *t, char *to, const char *fro
     }
 }
 
+/* Each seen whole. */
+static void put_words(char *to, const char *from, size_t n)
+{
+    for (size_t at = 0; at < n; at += 8)
+        fy_lb_store8(to + at, from + at);
+}
+
 static void get_bytes(char *to, const char *from, size_t n)
 {
     if (n == 8 && fy_lb_aligned(from, 8)) {
@@ -55,7 +62,10 @@ static FY_LB_COLD int put_any(const struct ferry_transport *t, const struct ferr
 {
     if (is_fenced(op))
         fy_lb_fenced();
-    put_bytes(t, op->key->base + op->offset, op->local, op->length);
+    if (op->flags & FERRY_OP_WORD)
+        put_words(op->key->base + op->offset, op->local, op->length);
+    else
+        put_bytes(t, op->key->base + op->offset, op->local, op->length);
     return FERRY_DONE;
 }
 

@@ -13,21 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Loopback has 32-bit atomics. Another transport may lack them: then it says so by name, and nothing is written. */
-static bool has_atomics32(struct pe *pe, uint32_t *word)
-{
-    uint32_t old = 77;
-    int rc = ferry_atomic32_fetch_add(pe->ctx, word, 1, &old, pe->rank);
-    if (rc == FERRY_OK)
-        return EXPECT(pe, old == 0) && EXPECT_OK(pe, ferry_atomic32_set(pe->ctx, word, 0, pe->rank));
-    EXPECT(pe, strcmp(pes_transport(), "loopback") != 0);
-    REFUSED(pe, rc, FERRY_ERR_UNSUPPORTED, "has no 4-byte atomic add that fetches");
-    REFUSED(pe, ferry_atomic32_add(pe->ctx, word, 1, 0), FERRY_ERR_UNSUPPORTED, "has no 4-byte atomic add");
-    REFUSED(pe, ferry_atomic32_swap(pe->ctx, word, 1, &old, 0), FERRY_ERR_UNSUPPORTED, "has no 4-byte atomic swap");
-    EXPECT(pe, old == 77 && *word == 0);
-    return false;
-}
-
 static void edges32(struct pe *pe, uint32_t *w, uint32_t a, uint32_t v, int to)
 {
     uint32_t model = a, old;
@@ -75,16 +60,14 @@ static void atomics32_body(struct pe *pe)
     uint32_t *words = ferry_calloc(pe->job, 16, 4), old;
     if (!EXPECT(pe, words))
         return;
-    if (has_atomics32(pe, &words[12])) {
-        for (int a = 0; a < EDGES; a++)
-            for (int b = 0; b < EDGES; b++)
-                edges32(pe, &words[1 + 2 * pe->rank], edges[a], edges[b], (pe->rank + 1) % pe->n);
-        REFUSED(pe, ferry_atomic32_fetch(pe->ctx, words, NULL, 0), FERRY_ERR_ARG, "place for the old value is null");
-        for (int i = 0; i < 1000; i++)
-            EXPECT_OK(pe, ferry_atomic32_fetch_inc(pe->ctx, &words[9], &old, 0));
-        EXPECT_OK(pe, ferry_barrier(pe->job));
-        EXPECT(pe, pe->rank != 0 || words[9] == 1000u * (unsigned)pe->n);
-    }
+    for (int a = 0; a < EDGES; a++)
+        for (int b = 0; b < EDGES; b++)
+            edges32(pe, &words[1 + 2 * pe->rank], edges[a], edges[b], (pe->rank + 1) % pe->n);
+    REFUSED(pe, ferry_atomic32_fetch(pe->ctx, words, NULL, 0), FERRY_ERR_ARG, "place for the old value is null");
+    for (int i = 0; i < 1000; i++)
+        EXPECT_OK(pe, ferry_atomic32_fetch_inc(pe->ctx, &words[9], &old, 0));
+    EXPECT_OK(pe, ferry_barrier(pe->job));
+    EXPECT(pe, pe->rank != 0 || words[9] == 1000u * (unsigned)pe->n);
     REFUSED(pe, ferry_atomic32_inc(pe->ctx, (uint32_t *)((uintptr_t)words + 2), 1), FERRY_ERR_ARG,
             "is not aligned to 4 bytes");
     REFUSED(pe, ferry_atomic32_add(pe->ctx, words, 1, 2), FERRY_ERR_ARG, "ferry_atomic32_add: pe 2 is out of range");

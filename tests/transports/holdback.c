@@ -186,9 +186,11 @@ static void perform(const struct held *held)
         if (op->flags & FERRY_OP_FETCH)
             memcpy(op->local, &old, 8);
     } else if (op->flags & FERRY_OP_WORD) {
-        uint64_t value;
-        memcpy(&value, source, 8);
-        __atomic_store_n((uint64_t *)(void *)remote, value, __ATOMIC_RELEASE);
+        for (size_t at = op->length; at > 0; at -= 8) { /* the last word first: their order is free */
+            uint64_t value;
+            memcpy(&value, source + at - 8, 8);
+            __atomic_store_n((uint64_t *)(void *)(remote + at - 8), value, __ATOMIC_RELEASE);
+        }
     } else {
         move(remote, source, op->length);
     }

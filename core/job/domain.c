@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Atomicity domains: whose atomics all PEs use on a PE's memory, by width; and whether the job needs the mailbox.
+ * Setup thread, collective. docs/semantics.md has the rules. */
+#include "job.h"
+
+#include "../order/mail.h"
+#include <stdlib.h>
+
+/* One PE's view of the ways to one owner, per width: bit i, transport i carries atomics to it that all PEs could use; the top
+ * bit: the transport of its puts uses CPU atomics and has every kind. PEs combine theirs by AND. */
+struct view {
+    uint32_t ways[2]; /* 4 bytes, 8 bytes */
+};
+#define CPU_BIT (1u << 31)
+
+#define WAYS_STEP "choice of atomicity domains"
+
+static bool has_all(uint32_t kinds)
+{
+    const uint32_t all = ((1u << FERRY_AMO_SWAP) - 1u) | ((1u << FERRY_AMO_KINDS) - 1u) << 16;
+    return (kinds & all) == all;
+}
+
+/* A network card's atomics of that width, with which every kind can be made. */
+static bool carries(const struct fy_lane *lane, unsigned wide)
+{
+    const struct ferry_caps *caps = lane->caps;
+    if (caps->domain != FERRY_DOMAIN_NIC)
+        return false;
+    if (!wide)
+        return has_all(caps->amo32);
+    return has_all(caps->amo64) || caps->amo64 & FERRY_AMO_FETCH_BIT(FERRY_AMO_CSWAP);
+}
+
+static bool reaches(struct ferry_job *job, uint32_t i, uint32_t pe)
+{
+    const struct fy_lane *lane = &job->world.lanes[i];
+    char why[128];
+    size_t size;
+    const void *endpoint = fy_job_endpoint(job, i, pe, &size);
+    return endpoint && lane->ops->reach(lane->handle, pe, endpoint, size, why, sizeof(why)) >= 0;
+}
+
+static void look(struct ferry_job *job, uint32_t pe, struct view *view)
+{
+    struct fy_world *world = &job->world;
+    const struct fy_lane *own = &world->lanes[world->peers[pe].lane];
+    for (unsigned wide = 0; wide < 2; wide++) {
+        uint32_t kinds = wide ? own->caps->amo64 : own->caps->amo32;
+        view->ways[wide] = own->caps->domain == FERRY_DOMAIN_CPU && has_all(kinds) ? CPU_BIT : 0;
+        for (uint32_t i = 0; i < world->n_lanes && i < 31; i++)
+            if (carries(&world->lanes[i], wide) && reaches(job, i, pe))
+                view->ways[wide] |= 1u << i;
+    }
+}
+
+/* The same on every PE, since it depends on the combined views alone. CPU atomics, where everybody can use them, are the
+ * fastest; else the first card that everybody can use; else the owner's CPU does it for those who ask. */
+static int8_t choose(uint32_t ways)
+{
+    if (ways & CPU_BIT || !ways)
+        return FY_WAY_MAIL;
+    return (int8_t)__builtin_ctz(ways);
+}
+
+static void combine(struct fy_world *world, const struct view *all)
+{
+    for (uint32_t pe = 0; pe < world->n_pes; pe++) {
+        uint32_t ways[2] = {UINT32_MAX, UINT32_MAX};
+        for (uint32_t by = 0; by < world->n_pes; by++)
+            for (unsigned wide = 0; wide < 2; wide++)
+                ways[wide] &= all[(size_t)by * world->n_pes + pe].ways[wide];
+        world->peers[pe].way[0] = choose(ways[0]);
+        world->peers[pe].way[1] = choose(ways[1]);
+    }
+}
+
+static int exchange_views(struct ferry_job *job, struct ferry_error *error)
+{
+    struct fy_world *world = &job->world;
+    size_t n = world->n_pes, bytes = n * sizeof(struct view);
+    struct view *mine = calloc(n, sizeof(*mine)), *all = calloc(n, bytes);
+    int rc = FERRY_ERR_NOMEM;
+    if (mine && all) {
+        for (uint32_t pe = 0; pe < world->n_pes; pe++)
+            look(job, pe, &mine[pe]);
+        rc = FERRY_OK;
+    } else {
+        fy_error_set(error, rc, NULL, "no memory to choose domains among %zu pes", n);
+    }
+    rc = fy_job_same_fate(job, rc, WAYS_STEP, error);
+    if (rc == FERRY_OK)
+        rc = fy_boot_allgather(job->boot, mine, all, bytes, WAYS_STEP, world->timeout, error);
+    if (rc == FERRY_OK)
+        combine(world, all);
+    free(mine);
+    free(all);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ does this PE need the mailbox? */
+
+#define NEED_MAIL 1u
+#define NEED_GET 2u
+#define SEES_CARD 4u /* some transport here has the atomics of a card */
+
+static uint32_t needs_of(const struct fy_world *world, uint32_t pe)
+{
+    const struct fy_lane *own = &world->lanes[world->peers[pe].lane];
+    uint32_t needs = own->caps->flags & FERRY_CAP_GET ? 0 : NEED_MAIL | NEED_GET;
+    bool cpu = own->caps->domain == FERRY_DOMAIN_CPU;
+    if (own->counted)
+        needs |= NEED_MAIL;
+    if (world->peers[pe].way[0] == FY_WAY_MAIL && !(cpu && has_all(own->caps->amo32)))
+        needs |= NEED_MAIL;
+    if (world->peers[pe].way[1] == FY_WAY_MAIL && !(cpu && has_all(own->caps->amo64)))
+        needs |= NEED_MAIL;
+    return needs;
+}
+
+/* Whether a transport moves memory that only its owner's transport may touch. */
+static bool moves_gpu(const struct fy_lane *lane)
+{
+    struct ferry_caps caps = {.size = sizeof(caps)};
+    return lane->ops->query(lane->handle, FERRY_MEMORY_GPU, &caps) == FERRY_OK;
+}
+
+static int gather(struct ferry_job *job, uint32_t mine, uint32_t *any, struct ferry_error *error)
+{
+    uint32_t n = job->world.n_pes, *all = calloc(n, sizeof(*all));
+    if (!all) {
+        fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory for %u pes", n);
+        return FERRY_ERR_NOMEM;
+    }
+    int rc = fy_boot_allgather(job->boot, &mine, all, sizeof(mine), WAYS_STEP, job->world.timeout, error);
+    *any = 0;
+    for (uint32_t pe = 0; pe < n && rc == FERRY_OK; pe++)
+        *any |= all[pe];
+    free(all);
+    return rc;
+}
+
+int fy_job_domains(struct ferry_job *job, struct ferry_error *error)
+{
+    struct fy_world *world = &job->world;
+    uint32_t needs = 0, any;
+    for (uint32_t i = 0; i < world->n_lanes; i++)
+        if (carries(&world->lanes[i], 0) || carries(&world->lanes[i], 1))
+            needs |= SEES_CARD;
+    for (uint32_t pe = 0; pe < world->n_pes; pe++)
+        world->peers[pe].way[0] = world->peers[pe].way[1] = FY_WAY_MAIL;
+    int rc = gather(job, needs, &any, error);
+    if (rc == FERRY_OK && any & SEES_CARD)
+        rc = exchange_views(job, error);
+    needs = 0;
+    for (uint32_t pe = 0; pe < world->n_pes && rc == FERRY_OK; pe++)
+        needs |= needs_of(world, pe);
+    for (uint32_t i = 0; i < world->n_lanes && rc == FERRY_OK; i++)
+        needs |= moves_gpu(&world->lanes[i]) ? NEED_MAIL : 0;
+    if (rc == FERRY_OK)
+        rc = gather(job, needs, &any, error);
+    job->needs_mail = rc == FERRY_OK && any & NEED_MAIL;
+    job->needs_get = rc == FERRY_OK && any & NEED_GET;
+    return rc;
+}
+
+int fy_job_way_of(void *arg, uint32_t pe, unsigned width)
+{
+    const struct ferry_job *job = arg;
+    return job->world.peers[pe].way[width == 8];
+}
+
+int fy_job_mailbox(struct ferry_job *job, struct ferry_error *error)
+{
+    void *memory;
+    if (!job->needs_mail)
+        return FERRY_OK;
+    int rc = fy_heap_alloc(job->heap, fy_mail_bytes(job->world.n_pes, job->needs_get), 64, &memory, error);
+    if (rc == FERRY_OK)
+        rc = fy_mail_create(&job->world, memory, job->needs_get, error);
+    job->world.serves |= rc == FERRY_OK;
+    return rc;
+}
