@@ -22,8 +22,7 @@ struct key { int32_t pid, fd; uint64_t inode, length; };
 
 static int failed(const struct ferry_transport *t, int status, const char *what)
 {
-    t->core->log(t->core, FERRY_LOG_ERROR, "minimal: cannot %s: %m", what);
-    return status;
+    return t->core->log(t->core, FERRY_LOG_ERROR, "minimal: cannot %s: %m", what), status;
 }
 
 /* Wiring: nothing to tell, and no connection to make. With `reach`, a transport says which PEs it cannot serve. */
@@ -125,22 +124,23 @@ static int rma(struct ferry_transport *t, uint32_t channel, const struct ferry_o
     char *to = op->key->map + op->offset;
     if (op->kind != FERRY_OP_PUT)
         return FERRY_ERR_UNSUPPORTED;
-    if (op->flags & FERRY_OP_WORD) { /* 8 bytes that the target must see as a whole */
-        uint64_t word;
-        memcpy(&word, op->local, sizeof word);
-        __atomic_store_n((uint64_t *)to, word, __ATOMIC_RELEASE);
-    } else if (op->length > 0) {
+    if (!(op->flags & FERRY_OP_WORD))
         memcpy(to, op->local, op->length);
-    }
+    else /* words of 8 bytes, each of which the target must see as a whole */
+        for (size_t i = 0; i < op->length / 8; i++)
+            __atomic_store_n((uint64_t *)to + i, ((const uint64_t *)op->local)[i], __ATOMIC_RELEASE);
     return FERRY_DONE;
 }
 
-/* ADD, 8 bytes, as query declares. Release: who sees the sum sees what was put before. */
+/* ADD, 8 bytes, as query declares. Release: who sees the sum sees what was put before. All other atomics, and with
+ * -DNO_AMO this one, too, the core has the target's CPU do. */
+#ifndef NO_AMO
 static int amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
 {
     __atomic_fetch_add((uint64_t *)(op->key->map + op->offset), op->operand, __ATOMIC_RELEASE);
     return FERRY_DONE;
 }
+#endif
 
 /* Operations are over when they return; what is left is to make the stores visible before any later one. */
 static int quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint64_t *ticket)
@@ -149,27 +149,25 @@ static int quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uin
     return FERRY_OK;
 }
 
-static int progress(struct ferry_transport *t, uint32_t channel)
-{
-    return FERRY_AGAIN; /* nothing happened */
-}
+static int progress(struct ferry_transport *t, uint32_t channel) { return FERRY_AGAIN; } /* nothing happened */
 
-/* Life. Declare what is true and no more: the core makes what it can from it, and refuses the rest by name. No order is
- * claimed between two puts, so where one is needed the core calls quiet. */
+/* Life. Declare what is true and no more: the core makes the rest from it. No order is claimed between two puts, so where
+ * one is needed the core calls quiet. */
 static int query(struct ferry_transport *t, uint32_t memory_kind, struct ferry_caps *caps)
 {
     caps->flags = FERRY_CAP_MUST_ALLOCATE | FERRY_CAP_UNREGISTERED_LOCAL | FERRY_CAP_QUIET_PEER;
+#ifndef NO_AMO
     caps->order = FERRY_ORDER_PUT_AMO | FERRY_ORDER_AMO_AMO;
     caps->domain = FERRY_DOMAIN_CPU;
     caps->amo64 = FERRY_AMO_BIT(FERRY_AMO_ADD);
+#endif
     caps->copy_max = caps->message_max = SIZE_MAX;
     return memory_kind == FERRY_MEMORY_HOST ? FERRY_OK : FERRY_ERR_UNSUPPORTED;
 }
 
 static int open_transport(const struct ferry_core *core, const struct ferry_open *how, struct ferry_transport **t)
 {
-    *t = malloc(sizeof **t);
-    if (*t)
+    if ((*t = malloc(sizeof **t)))
         (*t)->core = core;
     return *t ? FERRY_OK : FERRY_ERR_NOMEM;
 }
@@ -186,8 +184,11 @@ static const struct ferry_host_ops ops = {
     .allocate_memory = allocate_memory, .free_memory = release_region,
     .register_memory = register_memory, .deregister_memory = release_region,
     .export_key = export_key, .import_key = import_key, .release_key = release_key,
-    .rma = rma, .amo = amo, .quiet = quiet, .progress = progress,
+    .rma = rma, .quiet = quiet, .progress = progress,
     .query = query, .close = close_transport,
+#ifndef NO_AMO
+    .amo = amo,
+#endif
 };
 
 /* The one symbol. The core compares `abi` before it calls anything. */
