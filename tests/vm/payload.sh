@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# What is tested: the programs, plugins and libraries of a build folder as they lie there, under /ferry in the guest (their
+# run paths are relative), and tests/vm/guest under /rig. Made anew for each run. Sourced by run.
+
+payload_files="libferry.so.0 tools/ferry-run tools/ferry-info tools/ferry-perf examples/hello examples/moe_dispatch
+    tests/api/test_order tests/api/test_data"
+
+# make_payload BUILD OUT
+make_payload() {
+    local build=$1 root=$work/payload file
+    mkdir -p "$root/rig" "$root/bin"
+    for file in $payload_files $(cd "$build" && echo plugins/*.so); do
+        if [ ! -f "$build/$file" ]; then
+            say "$build has no $file; build it first, or name another folder with --build"
+            return 1
+        fi
+        copy_with_libs "$root" "$build/$file" "/ferry/$file"
+        strip --strip-debug "$root/ferry/$file"
+    done
+    cp README.md "$root/ferry/"
+    cp "$here/guest"/* "$root/rig/"
+    cp "$here/guest/init" "$root/init"
+    chmod 755 "$root/init" "$root"/rig/*
+    pack "$root" "$2"
+}
