@@ -4,5 +4,10 @@
 
 const struct rule_group fy_rule_groups[] = {
     {"completion", fy_rules_completion},
+    {"data", fy_rules_data},
+    {"atomics", fy_rules_atomics},
+    {"kinds", fy_rules_kinds},
+    {"sizes", fy_rules_sizes},
+    {"places", fy_rules_places},
     {NULL, NULL},
 };

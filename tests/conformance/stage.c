@@ -171,7 +171,7 @@ static enum outcome play(struct runner *runner, struct entry *entry)
     if (pid < 0)
         return failed(entry, "fork failed with error %.0f", errno);
     if (pid == 0)
-        child(runner, runner->settings.pes);
+        child(runner, entry->rule->flags & RULE_PAIR && runner->settings.pes > 2 ? 2 : runner->settings.pes);
     status = end_of(pid, runner->settings.deadline, &late);
     return judge(runner, entry, status, late);
 }
