@@ -5,7 +5,7 @@
 vm_packages="qemu-system-x86 busybox-static cpio xz-utils zstd kmod iproute2 ibverbs-providers ibverbs-utils rdmacm-utils perftest"
 # crc32_generic: rdma_rxe asks the crypto layer for crc32, and nothing in the guest loads modules on demand.
 vm_modules="crc32_generic crc32c_generic rdma_rxe ib_uverbs rdma_ucm virtio_pci virtio_net veth sch_netem 9p 9pnet_virtio"
-vm_programs="ibv_devinfo ibv_rc_pingpong rping rdma ip tc
+vm_programs="ibv_devinfo ibv_rc_pingpong rping rdma ip tc setpriv
     ib_write_lat ib_write_bw ib_read_lat ib_atomic_lat"
 
 say() { echo "vm: $*" >&2; }
@@ -116,7 +116,7 @@ add_programs() {
 
 # What the image depends on besides the kernel's package; it is made anew when this changes.
 image_stamp() {
-    cksum "$here/image.sh"
+    cksum <"$here/image.sh"
     # shellcheck disable=SC2086
     dpkg-query -W -f '${Package} ${Version}\n' $vm_packages libibverbs1 librdmacm1 libc6 2>/dev/null
 }

@@ -3,7 +3,8 @@
 # run paths are relative), and tests/vm/guest under /rig. Made anew for each run. Sourced by run.
 
 payload_files="libferry.so.0 tools/ferry-run tools/ferry-info tools/ferry-perf examples/hello examples/moe_dispatch
-    tests/api/test_order tests/api/test_data"
+    tests/api/test_order tests/api/test_data tests/api/test_narrow tests/api/test_collective
+    tests/conformance/conformance tests/vm/vm_adders tests/vm/vm_chain tests/vm/vm_steady tests/vm/vm_victim"
 
 # make_payload BUILD OUT
 make_payload() {
@@ -18,7 +19,7 @@ make_payload() {
         strip --strip-debug "$root/ferry/$file"
     done
     cp README.md "$root/ferry/"
-    cp "$here/guest"/* "$root/rig/"
+    cp "$here/guest"/* "$here/victim.sh" "$root/rig/"
     cp "$here/guest/init" "$root/init"
     chmod 755 "$root/init" "$root"/rig/*
     pack "$root" "$2"

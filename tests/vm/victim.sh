@@ -1,7 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Four PEs, of which the last is killed: three have to hear of it, and end well. usage: victim.sh FERRY-RUN VM_VICTIM [device]
-out=$("$1" -n 4 --grace 30 "$2" 10 $3 2>&1)
+# Four PEs, of which the last is killed: three have to hear of it, and end well.
+# usage: victim.sh FERRY-RUN "VM_VICTIM" [device]     (the program may be several words)
+# shellcheck disable=SC2086
+out=$("$1" -n 4 --grace 30 $2 10 $3 2>&1)
 status=$?
 echo "$out"
 # 137: no PE failed before or besides the one that was killed
