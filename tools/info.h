@@ -11,7 +11,9 @@
  * search      name: folder
  * plugin      name, value: file, state: outcome, origin: version, doc: reason
  * capability  name: plugin, state: capability, value
- * option      name: variable, value, state: owner, origin, doc */
+ * option      name: variable, value, state: owner, origin, doc
+ * choice      name: variable, value: one that is accepted
+ * explain     name: plugin, value: feature, state: native or made, origin: kind of memory, doc: cost */
 struct info {
     ferry_info_row_t *rows; /* strings are ours */
     size_t n, capacity;
@@ -28,5 +30,10 @@ bool info_satisfied(const struct info *info, const char *spec);
 /* 0, or -1 when standard output or memory failed. */
 int info_print_text(const struct info *info);
 int info_print_json(const struct info *info);
+
+/* What is native and what is made. `guise`: what the transport pretends to be, NULL: itself. */
+void info_print_explained(const struct info *info, const char *guise);
+/* Asks for the transports of `spec` once, or, with none chosen, for every guise of loopback; prints. 0, or an exit status. */
+int info_explain(const char *spec, bool json);
 
 #endif

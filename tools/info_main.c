@@ -12,7 +12,7 @@ const char *argp_program_version = "ferry-info " FERRY_VERSION_STRING;
 
 struct settings {
     const char *spec; /* NULL: FERRY_TRANSPORT */
-    bool all, json;
+    bool all, json, explain;
 };
 
 enum { KEY_JSON = 256 };
@@ -20,6 +20,8 @@ enum { KEY_JSON = 256 };
 static const struct argp_option option_rows[] = {
     {"all", 'a', NULL, 0, "Look at every plugin in the folders, not only at those in question", 0},
     {"transport", 't', "SPEC", 0, "Look at these transports: what FERRY_TRANSPORT would say", 0},
+    {"explain", 'e', NULL, 0, "Show what the transports do themselves, what is made of the rest, and what it costs; where none was "
+     "chosen, for each guise of loopback, too", 0},
     {"json", KEY_JSON, NULL, 0, "Print one JSON object", 0},
     {0}};
 
@@ -32,6 +34,9 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
         return 0;
     case 't':
         settings->spec = arg;
+        return 0;
+    case 'e':
+        settings->explain = true;
         return 0;
     case KEY_JSON:
         settings->json = true;
@@ -73,6 +78,8 @@ int main(int argc, char **argv)
     struct settings settings = {0};
     struct info info = {0};
     argp_parse(&parser, argc, argv, 0, NULL, &settings);
+    if (settings.explain)
+        return info_explain(settings.spec, settings.json);
     int status = ferry_info(settings.spec, settings.all, info_row, &info);
     if (status != FERRY_OK || info.failed) {
         fprintf(stderr, "ferry-info: %s\n", status != FERRY_OK ? ferry_status_string(status) : "out of memory");

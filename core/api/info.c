@@ -2,6 +2,7 @@
  * ferry_info: what this library finds, what the transports can do, which options there are, for tools.
  * Any thread; makes and unmakes everything it needs. */
 #include "api.h"
+#include "explain.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -84,6 +85,21 @@ static void tell_capabilities(const struct teller *teller, const struct fy_trans
     tell_size(teller, name, "channels", caps->max_channels, "any");
 }
 
+/* The values that an option may have, or may have in its list. */
+static void tell_choices(const struct teller *teller, const struct fy_option_value *value)
+{
+    const char *choice = value->row->choices;
+    char word[64];
+    if (value->row->type != FERRY_OPTION_CHOICE && value->row->type != FERRY_OPTION_SET)
+        return;
+    while (choice && *choice) {
+        size_t n = strcspn(choice, "|");
+        snprintf(word, sizeof(word), "%.*s", (int)n, choice);
+        tell(teller, "choice", value->variable, word, "", "", "");
+        choice += n + (choice[n] == '|');
+    }
+}
+
 static void tell_options(const struct teller *teller, const struct fy_options *options, const char *owner)
 {
     static const char *const origins[] = {"default", "environment", "attribute"};
@@ -92,6 +108,7 @@ static void tell_options(const struct teller *teller, const struct fy_options *o
         bool secret = strcmp(value->variable, "FERRY_ID") == 0 && value->text[0];
         tell(teller, "option", value->variable, secret ? "(hidden)" : value->text, owner, origins[value->origin],
              value->row->doc);
+        tell_choices(teller, value);
     }
 }
 
@@ -103,8 +120,10 @@ static void tell_opened(const struct teller *teller, struct fy_route *route)
     randombytes_buf(how.secret, sizeof(how.secret));
     if (route->n_chosen == 0 || fy_route_open(route, &how, "", &error) != FERRY_OK)
         return;
-    for (size_t i = 0; i < route->n_chosen; i++)
+    for (size_t i = 0; i < route->n_chosen; i++) {
         tell_capabilities(teller, route->chosen[i]);
+        fy_explain(route->chosen[i], teller->row, teller->arg);
+    }
 }
 
 static int survey(const struct teller *teller, struct fy_route *route, const char *spec, int all)

@@ -68,6 +68,51 @@ static void test_json(void **state)
     command_release(&c);
 }
 
+/* With one transport chosen: it alone. With none: the guises, too. */
+static void test_explain(void **state)
+{
+    (void)state;
+    struct command c = {0};
+    assert_int_equal(command_run(&c, ARGS(tool, "--explain", "--transport=loopback")), 0);
+    assert_non_null(strstr(c.text, "loopback, host memory\n"));
+    assert_non_null(strstr(c.text, "8-byte atomics                 native"));
+    assert_null(strstr(c.text, "loopback as"));
+    command_release(&c);
+    const char *const settings[] = {"FERRY_LOOPBACK_GUISE=no-amo,no-get", NULL};
+    struct command weak = {.settings = settings};
+    assert_int_equal(command_run(&weak, ARGS(tool, "--explain")), 0);
+    assert_non_null(strstr(weak.text, "8-byte atomics                 made           by mailbox"));
+    assert_non_null(strstr(weak.text, "get                            made           a request to the target's mailbox"));
+    command_release(&weak);
+    struct command all = {0};
+    assert_int_equal(command_run(&all, ARGS(tool, "--explain")), 0);
+    assert_non_null(strstr(all.text, "loopback as no-amo, host memory\n"));
+    assert_non_null(strstr(all.text, "loopback as max-msg=4096, host memory\n"));
+    command_release(&all);
+    struct command wrong = {0};
+    assert_int_equal(command_run(&wrong, ARGS(tool, "--explain", "-t", "lopback")), 1);
+    assert_non_null(strstr(wrong.text, "did you mean loopback?"));
+    command_release(&wrong);
+}
+
+static void test_explain_json(void **state)
+{
+    (void)state;
+    struct command c = {0};
+    json_t *rows = run_json(&c, ARGS(tool, "--explain", "--json", "-t", "loopback"), 0), *row;
+    size_t i;
+    bool seen = false;
+    assert_true(json_is_array(rows) && json_array_size(rows) > 10);
+    json_array_foreach(rows, i, row)
+    {
+        assert_string_equal(text_of(row, "transport"), "loopback");
+        seen |= strcmp(text_of(row, "feature"), "get") == 0 && strcmp(text_of(row, "how"), "native") == 0;
+    }
+    assert_true(seen);
+    json_decref(rows);
+    command_release(&c);
+}
+
 static void test_origin(void **state)
 {
     (void)state;
