@@ -140,6 +140,10 @@ static const char *excluded(const struct runner *runner, const struct rule *rule
         return "its PEs share memory beside the heap; it runs with threads";
     if (rule->flags & RULE_BIG && !runner->stage->plain && (!only_max_msg(runner) || getenv("FERRY_HOOKS")))
         return "runs on plain loopback and on its guise max-msg only";
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    if (rule->flags & RULE_BIG)
+        return "takes minutes with instrumented copies; it runs without sanitizers";
+#endif
 #ifdef __SANITIZE_THREAD__
     if (rule->flags & RULE_RACES)
         return "its bytes race by design; it runs without the thread sanitizer";
