@@ -82,7 +82,8 @@ static void test_explain(void **state)
     struct command weak = {.settings = settings};
     assert_int_equal(command_run(&weak, ARGS(tool, "--explain")), 0);
     assert_non_null(strstr(weak.text, "8-byte atomics                 made           by mailbox"));
-    assert_non_null(strstr(weak.text, "get                            made           a request to the target's mailbox"));
+    assert_non_null(
+        strstr(weak.text, "get                            made           a request to the target's mailbox"));
     command_release(&weak);
     struct command all = {0};
     assert_int_equal(command_run(&all, ARGS(tool, "--explain")), 0);
@@ -203,9 +204,14 @@ static void test_usage(void **state)
 int main(void)
 {
     tool = getenv("TOOLS_INFO");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json),     cmocka_unit_test(test_origin),     cmocka_unit_test(test_the_secret_stays),
-        cmocka_unit_test(test_unusable), cmocka_unit_test(test_bad_option), cmocka_unit_test(test_text),
-        cmocka_unit_test(test_usage)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_json),
+                                       cmocka_unit_test(test_explain),
+                                       cmocka_unit_test(test_explain_json),
+                                       cmocka_unit_test(test_origin),
+                                       cmocka_unit_test(test_the_secret_stays),
+                                       cmocka_unit_test(test_unusable),
+                                       cmocka_unit_test(test_bad_option),
+                                       cmocka_unit_test(test_text),
+                                       cmocka_unit_test(test_usage)};
     return tool ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }
