@@ -132,12 +132,12 @@ static void disturb(struct pe *pe, uint8_t *data, uint64_t *words, uint8_t *buff
 {
     uint64_t old;
 
+    EXPECT_OK(pe, ferry_atomic_compare_swap(pe->ctx, &words[2], r - 1, r, &old, 1));
+    EXPECT(pe, old == r - 1);
     rule_fill(buffer, PASSIVE, r);
     EXPECT_OK(pe, ferry_put_nbi(pe->ctx, data, buffer, PASSIVE, 1));
     EXPECT_OK(pe, ferry_atomic_add(pe->ctx, &words[0], 2, 1));
     EXPECT_OK(pe, ferry_atomic32_add(pe->ctx, (uint32_t *)&words[1], 3, 1));
-    EXPECT_OK(pe, ferry_atomic_compare_swap(pe->ctx, &words[2], r - 1, r, &old, 1));
-    EXPECT(pe, old == r - 1);
     EXPECT_OK(pe, ferry_signal(pe->ctx, &words[3], r, FERRY_SIGNAL_SET, 1));
     EXPECT_OK(pe, ferry_quiet(pe->ctx));
     memset(buffer, 0, PASSIVE);
@@ -223,26 +223,29 @@ static void flood_of_gets(struct pe *pe)
     free(into);
 }
 
-/* All PEs send to PE 0, more than a queue holds; each has a slot, and one counter tells that all is there. */
+/* All PEs send to PE 0, more than a queue holds, each put to a place of its own; one counter tells that all is there.
+ */
 static void fan_in(struct pe *pe)
 {
-    enum { SLOT = 2000 };
+    enum { PUT = 72 };
     unsigned long burst = rule_times(pe, "puts by each PE and round", 2000), rounds = 3;
-    uint8_t *slots = rule_calloc(pe, (size_t)pe->n * SLOT), source[SLOT];
+    uint8_t *slots = rule_calloc(pe, (size_t)pe->n * burst * PUT), *source = malloc(burst * PUT);
     uint64_t *count = rule_calloc(pe, 16), *go = count + 1;
 
-    if (!slots || !count)
+    if (!slots || !count || !EXPECT(pe, source != NULL))
         return;
     EXPECT_OK(pe, ferry_barrier(pe->job));
     for (uint64_t r = 1; r <= rounds; r++) {
-        rule_fill(source, SLOT, r * 64 + (uint64_t)pe->rank);
+        uint8_t *mine = slots + (size_t)pe->rank * burst * PUT;
+
+        rule_fill(source, burst * PUT, r * 64 + (uint64_t)pe->rank);
         for (unsigned long i = 0; i < burst; i++)
-            EXPECT_OK(pe, ferry_put_signal_nbi(pe->ctx, slots + pe->rank * SLOT, source, SLOT, count, 1,
+            EXPECT_OK(pe, ferry_put_signal_nbi(pe->ctx, mine + i * PUT, source + i * PUT, PUT, count, 1,
                                                FERRY_SIGNAL_ADD, 0));
         if (pe->rank == 0) {
             EXPECT_OK(pe, ferry_wait_until(pe->job, count, FERRY_CMP_GE, r * burst * (uint64_t)pe->n));
             for (int from = 0; from < pe->n; from++)
-                EXPECT(pe, rule_wrong(slots + from * SLOT, SLOT, r * 64 + (uint64_t)from) == 0);
+                EXPECT(pe, rule_wrong(slots + (size_t)from * burst * PUT, burst * PUT, r * 64 + (uint64_t)from) == 0);
             for (int to = 0; to < pe->n; to++)
                 EXPECT_OK(pe, ferry_signal(pe->ctx, go, r, FERRY_SIGNAL_SET, to));
         }
@@ -251,6 +254,7 @@ static void fan_in(struct pe *pe)
     }
     EXPECT_OK(pe, ferry_barrier(pe->job));
     EXPECT(pe, pe->rank != 0 || ferry_test(pe->job, count, FERRY_CMP_EQ, rounds * burst * (uint64_t)pe->n) == 1);
+    free(source);
 }
 
 /* PE 0 sends to all in turn; each sees its own data whole. */
