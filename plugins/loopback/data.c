@@ -2,7 +2,7 @@
  * The data path: puts, gets, atomics, signals, quiet. Channel threads; no lock, no allocation, no system call.
  * Everything is complete when its function returns, but for the store buffer, which quiet empties; so the order of
  * a (channel, peer) is the program order of the thread. Which rule makes that visible order: copy.h. */
-#include "loopback.h"
+#include "guise.h"
 
 #include "copy.h"
 
@@ -58,7 +58,7 @@ static void get_bytes(char *to, const char *from, size_t n)
     }
 }
 
-static FY_LB_COLD int put_any(const struct ferry_transport *t, const struct ferry_op *op)
+FY_LB_COLD int fy_lb_put_any(const struct ferry_transport *t, const struct ferry_op *op)
 {
     if (is_fenced(op))
         fy_lb_fenced();
@@ -69,7 +69,7 @@ static FY_LB_COLD int put_any(const struct ferry_transport *t, const struct ferr
     return FERRY_DONE;
 }
 
-static FY_LB_COLD int get_any(const struct ferry_op *op)
+FY_LB_COLD int fy_lb_get_any(const struct ferry_op *op)
 {
     get_bytes(op->local, op->key->base + op->offset, op->length);
     fy_lb_got();
@@ -80,11 +80,12 @@ int fy_lb_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op
 {
     char *there = op->key->base + op->offset;
 
-    (void)channel;
+    if (!FY_LB_LIKELY(!t->guise))
+        return fy_lb_guise_rma(t, channel, op);
     if (op->kind != FERRY_OP_PUT)
-        return get_any(op);
+        return fy_lb_get_any(op);
     if (!FY_LB_LIKELY(op->length == 8 && fy_lb_aligned(there, 8)))
-        return put_any(t, op);
+        return fy_lb_put_any(t, op);
     fy_lb_store8(there, op->local); /* a release: also what FERRY_OP_WORD and FERRY_OP_FENCED ask for */
     return FERRY_DONE;
 }
@@ -158,7 +159,7 @@ static inline uint32_t amo4(uint32_t *word, const struct ferry_op *op, unsigned 
     }
 }
 
-static FY_LB_COLD int amo_any(const struct ferry_op *op)
+FY_LB_COLD int fy_lb_amo_any(const struct ferry_op *op)
 {
     unsigned fetch = op->flags & FERRY_OP_FETCH;
     void *word = op->key->base + op->offset;
@@ -182,25 +183,20 @@ int fy_lb_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
 {
     uint64_t old;
 
-    (void)t;
-    (void)channel;
+    if (!FY_LB_LIKELY(!t->guise))
+        return fy_lb_guise_amo(t, channel, op);
     if (!FY_LB_LIKELY(op->amo == FERRY_AMO_ADD && op->width == 8))
-        return amo_any(op);
+        return fy_lb_amo_any(op);
     old = __atomic_fetch_add((uint64_t *)(void *)(op->key->base + op->offset), op->operand, __ATOMIC_ACQ_REL);
     if (op->flags & FERRY_OP_FETCH)
         memcpy(op->local, &old, sizeof old);
     return FERRY_DONE;
 }
 
-/* Data, then the signal as a release: it covers the data and every earlier put of this thread (C11; on x86-64 TSO
- * and, for streamed data, the sfence). Hence FERRY_CAP_SIGNAL_STRONG. */
-int fy_lb_put_signal(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
+static inline int signal_any(const struct ferry_op *op)
 {
     uint64_t *signal = (uint64_t *)(void *)(op->signal_key->base + op->signal_offset);
 
-    (void)channel;
-    if (op->length)
-        put_any(t, op);
     if (op->amo == FERRY_AMO_SET)
         __atomic_store_n(signal, op->operand, __ATOMIC_RELEASE);
     else
@@ -208,19 +204,34 @@ int fy_lb_put_signal(struct ferry_transport *t, uint32_t channel, const struct f
     return FERRY_DONE;
 }
 
+FY_LB_COLD int fy_lb_signal_any(const struct ferry_op *op)
+{
+    return signal_any(op);
+}
+
+/* Data, then the signal as a release: it covers the data and every earlier put of this thread (C11; on x86-64 TSO
+ * and, for streamed data, the sfence). Hence FERRY_CAP_SIGNAL_STRONG. */
+int fy_lb_put_signal(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
+{
+    if (!FY_LB_LIKELY(!t->guise))
+        return fy_lb_guise_put_signal(t, channel, op);
+    if (op->length)
+        fy_lb_put_any(t, op);
+    return signal_any(op);
+}
+
 int fy_lb_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint64_t *ticket)
 {
-    (void)t;
-    (void)channel;
-    (void)peer;
     fy_lb_drain();
+    if (!FY_LB_LIKELY(!t->guise))
+        return fy_lb_guise_quiet(t, channel, peer, ticket);
     *ticket = 1;
     return FERRY_OK;
 }
 
 int fy_lb_progress(struct ferry_transport *t, uint32_t channel)
 {
-    (void)t;
-    (void)channel;
+    if (!FY_LB_LIKELY(!t->guise))
+        return fy_lb_guise_progress(t, channel);
     return FERRY_AGAIN; /* nothing is ever outstanding */
 }

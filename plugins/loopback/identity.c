@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Who this process is, and whether it shares a host with another: endpoint blobs and reach().
  * Setup thread. */
-#include "loopback.h"
+#include "guise.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -117,6 +117,9 @@ int fy_lb_reach(struct ferry_transport *t, uint32_t peer, const void *blob, size
     else if (it.uid != self->uid)
         snprintf(why, why_size, "PE %u runs as another user (uid %llu there, %llu here)", peer,
                  (unsigned long long)it.uid, (unsigned long long)self->uid);
+    else if (t->guise && peer % t->guise->choice.hosts != t->my_pe % t->guise->choice.hosts)
+        snprintf(why, why_size, "PE %u runs on another host (number %u of the guise hosts=%u, %u here)", peer,
+                 peer % t->guise->choice.hosts, t->guise->choice.hosts, t->my_pe % t->guise->choice.hosts);
     else
         return FERRY_OK;
     return FERRY_ERR_UNREACHABLE;

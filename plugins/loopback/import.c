@@ -2,7 +2,7 @@
  * Peers' memory: by pointer within a process, else mapped from a descriptor that the peer's socket hands over.
  * Setup thread, which must not wait: an import advances as far as the peer's control thread has answered, keeps its
  * state in fy_lb_pending and returns FERRY_AGAIN. */
-#include "loopback.h"
+#include "guise.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -263,23 +263,43 @@ static int import_remote(struct ferry_transport *t, uint32_t peer, const struct 
     return status;
 }
 
+int fy_lb_import_memory(struct ferry_transport *t, const struct fy_lb_key *in, struct ferry_rkey **key)
+{
+    int status;
+
+    if (fy_lb_same_process(&in->process, &t->self.process))
+        status = import_pointer(t, in, key);
+    else if (in->has_file)
+        status = import_remote(t, in->head.pe, in, key);
+    else
+        status = fy_lb_fail(t, in->head.pe, FERRY_ERR_UNSUPPORTED, 0, "use memory of the symmetric heap",
+                            "%llu bytes of PE %u have no file behind them, so another process cannot map them",
+                            (unsigned long long)in->length, in->head.pe);
+    if (status == FERRY_OK) {
+        (*key)->peer = in->head.pe;
+        (*key)->kind = (uint32_t)in->kind;
+    }
+    return status;
+}
+
 int fy_lb_import_key(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size, struct ferry_rkey **key)
 {
     struct fy_lb_key in;
     const char *wrong = fy_lb_check(t->secret, FY_LB_KEY, blob, size, sizeof in);
+    int status;
 
     if (wrong)
         return fy_lb_fail(t, peer, FERRY_ERR_ARG, 0, "", "the key of PE %u cannot be used: %s", peer, wrong);
     memcpy(&in, blob, sizeof in);
     if (in.head.pe != peer)
         return fy_lb_fail(t, peer, FERRY_ERR_ARG, 0, "", "the key given for PE %u is of PE %u", peer, in.head.pe);
-    if (fy_lb_same_process(&in.process, &t->self.process))
-        return import_pointer(t, &in, key);
-    if (!in.has_file)
-        return fy_lb_fail(t, peer, FERRY_ERR_UNSUPPORTED, 0, "use memory of the symmetric heap",
-                          "%llu bytes of PE %u have no file behind them, so another process cannot map them",
-                          (unsigned long long)in.length, peer);
-    return import_remote(t, peer, &in, key);
+    status = t->guise ? fy_lb_page_import(t, &in) : FERRY_OK;
+    if (status)
+        return status;
+    status = fy_lb_import_memory(t, &in, key);
+    if (status == FERRY_OK && t->guise)
+        (*key)->page = t->guise->pages[peer];
+    return status;
 }
 
 static void key_free(struct ferry_rkey *key)
@@ -303,17 +323,21 @@ int fy_lb_release_key(struct ferry_transport *t, struct ferry_rkey *key)
 
 int fy_lb_map_key(struct ferry_transport *t, const struct ferry_rkey *key, void **address)
 {
-    (void)t;
+    if (key->kind != FERRY_MEMORY_HOST)
+        return fy_lb_fail(t, key->peer, FERRY_ERR_UNSUPPORTED, 0, "",
+                          "memory of kind %u of PE %u cannot be touched by this process", key->kind, key->peer);
     *address = key->base;
     return FERRY_OK;
 }
 
-/* Imports that wait for the peer end. Its keys stay until they are released: the memory outlives its owner, and other
- * threads may be writing to it. */
+/* Imports that wait for the peer end, operations that wait for it fail. Its keys stay until they are released: the
+ * memory outlives its owner, and other threads may be writing to it. */
 int fy_lb_disconnect(struct ferry_transport *t, uint32_t peer)
 {
     struct fy_lb_pending **at = &t->pending;
 
+    if (t->guise && peer < t->n_pes)
+        __atomic_store_n(&t->guise->gone[peer], 1, __ATOMIC_RELEASE);
     while (*at) {
         if ((*at)->peer == peer)
             drop_pending(at);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The loopback transport: the plugin's table, its options, opening and closing, capabilities.
  * Setup thread, but for query_error (any). The data path is data.c, the rest is listed in README.md. */
-#include "loopback.h"
+#include "guise.h"
 
 #include "copy.h"
 
@@ -12,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef FY_LB_NAME
+#define FY_LB_NAME "loopback" /* the tests build a second one, for jobs with two transports */
+#endif
+
 /* 8M: on a Zen 4 with 32 MiB of L3, streaming beats memcpy from there on even when source and target are reused,
  * and below that it costs the reader its cache. */
 static const struct ferry_option options[] = {
@@ -19,6 +23,12 @@ static const struct ferry_option options[] = {
      .type = FERRY_OPTION_SIZE,
      .initial = "8M",
      .doc = "Puts of this many bytes and more bypass the caches; 0: none does."},
+    {.name = "guise",
+     .type = FERRY_OPTION_SET,
+     .initial = "",
+     .choices = "no-amo|no-fetch|no-get|no-signal|unordered|no-fenced|cq-data|weak-signal|max-msg=|inline=|copy=|"
+                "no-unreg|target-progress|channel-scope|depth=|must-alloc|gpu-like|nic|hosts=",
+     .doc = "For tests: which weaker fabric to pretend to be; plugins/loopback/README.md says what each one does."},
     {.name = NULL},
 };
 
@@ -64,7 +74,7 @@ static int query_error(struct ferry_transport *t, uint32_t channel, uint32_t pee
     return FERRY_OK;
 }
 
-static int query(struct ferry_transport *t, uint32_t memory_kind, struct ferry_caps *caps)
+void fy_lb_plain_caps(struct ferry_caps *caps)
 {
     const uint32_t plain = FERRY_AMO_BIT(FERRY_AMO_SET) | FERRY_AMO_BIT(FERRY_AMO_ADD) | FERRY_AMO_BIT(FERRY_AMO_AND) |
                            FERRY_AMO_BIT(FERRY_AMO_OR) | FERRY_AMO_BIT(FERRY_AMO_XOR);
@@ -81,10 +91,20 @@ static int query(struct ferry_transport *t, uint32_t memory_kind, struct ferry_c
         .inline_max = FY_LB_SMALL,
         .message_max = SIZE_MAX / 2,
     };
+
+    *caps = mine;
+}
+
+static int query(struct ferry_transport *t, uint32_t memory_kind, struct ferry_caps *caps)
+{
+    struct ferry_caps mine = {0};
     uint32_t size = caps->size;
 
-    (void)t;
-    if (memory_kind != FERRY_MEMORY_HOST)
+    if (t->guise && memory_kind <= FERRY_MEMORY_GPU)
+        mine = t->guise->caps[memory_kind];
+    else if (memory_kind == FERRY_MEMORY_HOST)
+        fy_lb_plain_caps(&mine);
+    if (!mine.message_max)
         return FERRY_ERR_UNSUPPORTED;
     memcpy(caps, &mine, size < sizeof mine ? size : sizeof mine);
     caps->size = size;
@@ -112,6 +132,7 @@ static int close_transport(struct ferry_transport *t)
     fy_lb_server_close(t);
     fy_lb_imports_close(t);
     fy_lb_regions_close(t);
+    fy_lb_guise_close(t);
     pthread_mutex_destroy(&t->lock);
     sodium_memzero(t->secret, sizeof t->secret);
     free(t);
@@ -157,6 +178,8 @@ static int open_transport(const struct ferry_core *core, const struct ferry_open
         status = fy_lb_fail(t, -1, FERRY_ERR_SYSTEM, errno, "", "loopback cannot get %s: %s", missing, strerror(errno));
     else
         status = fy_lb_server_open(t);
+    if (!status)
+        status = fy_lb_guise_open(t, how);
     if (status) {
         core->error(core, &t->failure);
         close_transport(t);
@@ -171,6 +194,8 @@ static const struct ferry_host_ops ops = {
     .export_endpoint = fy_lb_export_endpoint,
     .reach = fy_lb_reach,
     .disconnect = fy_lb_disconnect,
+    .allocate_memory = fy_lb_allocate,
+    .free_memory = fy_lb_free,
     .register_memory = fy_lb_register,
     .deregister_memory = fy_lb_deregister,
     .export_key = fy_lb_export_key,
@@ -190,7 +215,7 @@ static const struct ferry_host_ops ops = {
 const struct ferry_plugin ferry_plugin_v1 = {
     .abi = FERRY_TRANSPORT_ABI,
     .size = sizeof(struct ferry_plugin),
-    .name = "loopback",
+    .name = FY_LB_NAME,
     .summary = "PEs of one host, by shared memory",
     .version = "0.1.0",
     .options = options,

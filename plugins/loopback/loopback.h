@@ -8,6 +8,9 @@
 
 #include <pthread.h>
 
+struct fy_lb_guise; /* guise.h */
+struct fy_lb_page;
+
 #define FY_LB_CONNECTIONS   64  /* served at once; more wait in the backlog */
 #define FY_LB_SERVE_SECONDS 2.0 /* a connection that has not made its request by then is dropped */
 
@@ -29,13 +32,20 @@ struct ferry_region {
     uint64_t offset; /* in the file */
     int fd;          /* our duplicate, or -1 */
     int remote;
+    uint32_t kind; /* enum ferry_memory_kind */
+    int mapped;    /* 1: we made the memory, and unmap it */
+    char *place;   /* where we read and write it: `address`, but for memory that the CPU may not touch there */
 };
 
-/* A peer's memory. `base` is all that the data path reads; constant after import. List: setup thread. */
+/* A peer's memory. `base` is all that the data path reads without a guise; constant after import. List: setup thread.
+ */
 struct ferry_rkey {
     char *base;
     size_t length;
-    void *map; /* what is to be unmapped, or NULL: the memory is of this process */
+    uint32_t peer;
+    uint32_t kind;           /* enum ferry_memory_kind */
+    struct fy_lb_page *page; /* the peer's, where a guise needs it; else NULL */
+    void *map;               /* what is to be unmapped, or NULL: the memory is of this process */
     size_t map_length;
     struct ferry_rkey *next;
 };
@@ -71,7 +81,8 @@ struct fy_lb_server {
 };
 
 struct ferry_transport {
-    size_t nt_threshold; /* puts of this size and more bypass the cache; SIZE_MAX: none. Constant after open */
+    struct fy_lb_guise *guise; /* NULL: none. Constant after open */
+    size_t nt_threshold;       /* puts of this size and more bypass the cache; SIZE_MAX: none. Constant after open */
     const struct ferry_core *core;
     uint32_t my_pe;
     uint32_t n_pes;
@@ -93,6 +104,11 @@ int fy_lb_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
 int fy_lb_put_signal(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);
 int fy_lb_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint64_t *ticket);
 int fy_lb_progress(struct ferry_transport *t, uint32_t channel);
+/* The same without a look at the guise: op->local and the key may be any memory that the CPU can touch. */
+int fy_lb_put_any(const struct ferry_transport *t, const struct ferry_op *op);
+int fy_lb_get_any(const struct ferry_op *op);
+int fy_lb_amo_any(const struct ferry_op *op);
+int fy_lb_signal_any(const struct ferry_op *op);
 
 /* identity.c: setup thread. fy_lb_identify: NULL, or the file that could not be read (errno says why). */
 const char *fy_lb_identify(struct fy_lb_identity *self);
@@ -104,6 +120,8 @@ int fy_lb_reach(struct ferry_transport *t, uint32_t peer, const void *blob, size
 int fy_lb_register(struct ferry_transport *t, const struct ferry_memory *memory, struct ferry_region **region);
 int fy_lb_deregister(struct ferry_transport *t, struct ferry_region *region);
 int fy_lb_export_key(struct ferry_transport *t, struct ferry_region *region, void *blob, size_t *size);
+/* What register does once the memory was found good. */
+int fy_lb_region_add(struct ferry_transport *t, const struct ferry_memory *memory, struct ferry_region **region);
 void fy_lb_regions_close(struct ferry_transport *t);
 
 /* import.c: setup thread */
@@ -111,6 +129,8 @@ int fy_lb_import_key(struct ferry_transport *t, uint32_t peer, const void *blob,
 int fy_lb_release_key(struct ferry_transport *t, struct ferry_rkey *key);
 int fy_lb_map_key(struct ferry_transport *t, const struct ferry_rkey *key, void **address);
 int fy_lb_disconnect(struct ferry_transport *t, uint32_t peer);
+/* What import_key does once the blob was found good. */
+int fy_lb_import_memory(struct ferry_transport *t, const struct fy_lb_key *in, struct ferry_rkey **key);
 void fy_lb_imports_close(struct ferry_transport *t);
 
 /* serve.c: setup thread; what it gives to watch_fd: control thread. close undoes init, open and start, in any state */
@@ -118,6 +138,9 @@ void fy_lb_server_init(struct fy_lb_server *s);
 int fy_lb_server_open(struct ferry_transport *t);
 int fy_lb_server_start(struct ferry_transport *t);
 void fy_lb_server_close(struct ferry_transport *t);
+
+/* loopback.c: what an instance without a guise can do with host memory. */
+void fy_lb_plain_caps(struct ferry_caps *caps);
 
 /* loopback.c: notes a failure for query_error and returns `status`. peer -1: none; error: errno or 0. Any thread. */
 int fy_lb_fail(struct ferry_transport *t, int64_t peer, int status, int error, const char *hint, const char *format,

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 
 #define FY_LB_MAGIC       0x626c7966u
-#define FY_LB_FORMAT      1u
+#define FY_LB_FORMAT      2u
 #define FY_LB_TOKEN_BYTES 16
 #define FY_LB_NONCE_BYTES 32
 #define FY_LB_PROOF_BYTES 32
@@ -55,7 +55,11 @@ struct fy_lb_key {
     uint64_t region;  /* number that the serving side knows it by */
     uint64_t address; /* in the owner's process */
     uint64_t length;
-    uint64_t has_file; /* 1: the owner's socket gives a descriptor for it */
+    uint64_t has_file;    /* 1: the owner's socket gives a descriptor for it */
+    uint64_t kind;        /* enum ferry_memory_kind */
+    uint64_t page_region; /* the same three of the owner's page (guise.h); 0: it has none */
+    uint64_t page_address;
+    uint64_t page_length;
     uint8_t proof[FY_LB_PROOF_BYTES];
 };
 

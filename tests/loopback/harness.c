@@ -60,9 +60,14 @@ static void stub_log(const struct ferry_core *core, int level, const char *forma
 
 static int stub_option(const struct ferry_core *core, const char *name, struct ferry_value *value)
 {
-    if (strcmp(name, "nt_threshold"))
+    const struct stub *stub = (const struct stub *)(const void *)core;
+
+    if (!strcmp(name, "guise"))
+        value->string = stub->guise ? stub->guise : "";
+    else if (!strcmp(name, "nt_threshold"))
+        value->number = stub->nt_threshold;
+    else
         return FERRY_ERR_NOT_FOUND;
-    value->number = ((const struct stub *)core)->nt_threshold;
     return FERRY_OK;
 }
 
@@ -119,6 +124,14 @@ static void stub_error(const struct ferry_core *core, const struct ferry_error *
     stub->last = *record;
 }
 
+static void stub_deliver(const struct ferry_core *core, uint32_t from, uint64_t data)
+{
+    struct stub *stub = (struct stub *)(uintptr_t)core;
+
+    assert_non_null(stub->delivered);
+    stub->delivered(stub->delivered_arg, from, (uint32_t)data);
+}
+
 void stub_init(struct stub *stub, int64_t nt_threshold)
 {
     memset(stub, 0, sizeof *stub);
@@ -129,6 +142,7 @@ void stub_init(struct stub *stub, int64_t nt_threshold)
     stub->core.watch_fd = stub_watch;
     stub->core.unwatch_fd = stub_unwatch;
     stub->core.error = stub_error;
+    stub->core.deliver = stub_deliver;
     stub->nt_threshold = nt_threshold;
 }
 
@@ -160,6 +174,8 @@ void pe_open(struct pe *pe, uint32_t me, const struct pe_options *options)
     memset(pe, 0, sizeof *pe);
     stub_init(&pe->stub, nt < 0 ? 0 : nt);
     pe->stub.mute = options->mute;
+    pe->stub.guise = options->guise;
+    pe->fd = -1;
     pe->me = me;
     if (options->n_pes)
         how.n_pes = options->n_pes;
@@ -167,7 +183,8 @@ void pe_open(struct pe *pe, uint32_t me, const struct pe_options *options)
     assert_int_equal(plugin()->open(&pe->stub.core, &how, &pe->t), FERRY_OK);
     assert_int_equal(ops()->export_endpoint(pe->t, pe->endpoint.bytes, &pe->endpoint.size), FERRY_OK);
     assert_in_range(pe->endpoint.size, 1, FERRY_ENDPOINT_MAX);
-    pe_memory(pe, options->length ? options->length : 1 << 20);
+    if (!options->no_memory)
+        pe_memory(pe, options->length ? options->length : 1 << 20);
 }
 
 void pe_close(struct pe *pe)
@@ -176,6 +193,8 @@ void pe_close(struct pe *pe)
         assert_int_equal(ops()->deregister_memory(pe->t, pe->region), FERRY_OK);
     assert_int_equal(ops()->close(pe->t), FERRY_OK);
     assert_false(pe->stub.watched);
+    if (pe->fd < 0)
+        return;
     munmap(pe->memory, pe->length);
     close(pe->fd);
 }

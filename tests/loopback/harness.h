@@ -42,6 +42,9 @@ struct blob {
 struct stub {
     struct ferry_core core; /* first: the plugin hands it back */
     int64_t nt_threshold;
+    const char *guise;
+    void (*delivered)(void *arg, uint32_t from, uint32_t data); /* what deliver() was called with, or NULL */
+    void *delivered_arg;
     int mute; /* 1: watched, never served */
     int watched;
     int wake;
@@ -87,6 +90,8 @@ struct pe_options {
     size_t length;        /* 0: 1M */
     uint32_t n_pes;       /* 0: 8 */
     int mute;
+    const char *guise; /* NULL: none */
+    int no_memory;     /* 1: none is registered */
 };
 void stub_init(struct stub *stub, int64_t nt_threshold);
 void pe_open(struct pe *pe, uint32_t me, const struct pe_options *options);
