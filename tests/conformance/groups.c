@@ -9,5 +9,6 @@ const struct rule_group fy_rule_groups[] = {
     {"kinds", fy_rules_kinds},
     {"sizes", fy_rules_sizes},
     {"places", fy_rules_places},
+    {"order", fy_rules_order},
     {NULL, NULL},
 };

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the group "order" is made of: a message and the flag behind it, and the matrix of pairs of operations over a
+ * fence. Any PE. */
+#ifndef TESTS_CONFORMANCE_ORDER_H
+#define TESTS_CONFORMANCE_ORDER_H
+
+#include "rules.h"
+
+/* The matrix: operations of one family, a fence, and one of each family. */
+void order_after_put(struct pe *pe);
+void order_after_atomic(struct pe *pe);
+void order_after_put_signal(struct pe *pe);
+void order_after_signal(struct pe *pe);
+
+/* A value of which each byte differs from that of the round before. */
+static inline uint64_t order_value(uint64_t round)
+{
+    return 0x0101010101010101u * (round % 255 + 1);
+}
+
+#endif
