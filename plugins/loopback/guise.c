@@ -44,8 +44,8 @@ static uint32_t find(const char *name, size_t n)
 
 static int bad_number(struct ferry_transport *t, const char *word, int length, const char *range)
 {
-    return fy_lb_fail(t, -1, FERRY_ERR_CONFIG, 0, range, "the guise %.*s of loopback has a number out of its range",
-                      length, word);
+    return fy_lb_fail(t, -1, FERRY_ERR_CONFIG, 0, "", "the guise %.*s of loopback is out of range: %s", length, word,
+                      range);
 }
 
 /* The core has checked names and that numbers are numbers. */
