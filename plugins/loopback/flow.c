@@ -89,11 +89,12 @@ static int flow_quiet(struct ferry_transport *t, struct fy_lb_channel *c, uint32
 {
     struct fy_lb_flow *flow = &c->flows[peer];
 
-    retire(flow);
-    if (!flow->n || flow->records[0].number > ticket)
+    if (!__atomic_load_n(&t->guise->gone[peer], __ATOMIC_ACQUIRE)) {
+        retire(flow);
+        return flow->n && flow->records[0].number <= ticket ? FERRY_AGAIN : FERRY_OK;
+    }
+    if (!flow->n)
         return FERRY_OK;
-    if (!__atomic_load_n(&t->guise->gone[peer], __ATOMIC_ACQUIRE))
-        return FERRY_AGAIN;
     flow->n = 0;
     return fy_lb_fail(t, peer, FERRY_ERR_PEER, 0, "", "PE %u was disconnected before operations to it were complete",
                       peer);
@@ -127,6 +128,7 @@ int fy_lb_flow_progress(struct ferry_transport *t, uint32_t channel)
     size_t done = 0;
 
     for (uint32_t pe = 0; c && pe < t->n_pes; pe++)
-        done += retire(&c->flows[pe]);
+        if (!__atomic_load_n(&t->guise->gone[pe], __ATOMIC_ACQUIRE))
+            done += retire(&c->flows[pe]);
     return done ? FERRY_OK : FERRY_AGAIN;
 }

@@ -264,7 +264,7 @@ static int query(struct ferry_transport *t, uint32_t memory_kind, struct ferry_c
 {
     uint32_t size = caps->size;
 
-    if (memory_kind != FERRY_MEMORY_HOST)
+    if (memory_kind != FERRY_MEMORY_HOST && !stub_of(t)->gpu)
         return FERRY_ERR_UNSUPPORTED;
     *caps = stub_of(t)->caps;
     caps->size = size;

@@ -46,6 +46,7 @@ struct stub {
     uint64_t fail_ticket_at; /* this quiet call fails */
     int fail_with;
     uint32_t max_out; /* operations in flight before AGAIN; 0: any number */
+    bool gpu;         /* the same capabilities for memory of GPUs */
 
     uint8_t memory[STUB_PES][STUB_MEMORY];
     struct stub_event *events;

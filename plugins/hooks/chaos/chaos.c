@@ -73,6 +73,7 @@ static int read_knobs(const struct ferry_core *core, struct chaos_knobs *knobs)
 
 static int open_hook(const struct ferry_core *core, const struct ferry_open *how, struct ferry_transport **out)
 {
+    struct ferry_caps gpu = {.size = sizeof gpu};
     struct ferry_transport *t;
     int rc;
 
@@ -95,6 +96,7 @@ static int open_hook(const struct ferry_core *core, const struct ferry_open *how
     if (rc == FERRY_OK) {
         t->inner.size = sizeof t->inner;
         rc = how->inner_ops->query(how->inner, FERRY_MEMORY_HOST, &t->inner);
+        t->gpu = how->inner_ops->query(how->inner, FERRY_MEMORY_GPU, &gpu) == FERRY_OK;
         if (rc != FERRY_OK)
             hook_open_failed(core, rc, "", "what chaos should wrap does not tell its capabilities");
     }
@@ -129,11 +131,11 @@ static size_t least(size_t a, size_t b)
 }
 
 /* Kept is what holds for an operation that comes late and in pieces. Not kept: order, what is reached without a call
- * (MAP, DIRECT), and what has to stay together (PUT_SIGNAL, REMOTE_DATA). */
+ * (MAP, DIRECT), and what has to stay together (PUT_SIGNAL). Puts with remote data are kept in one piece instead. */
 static int query(struct ferry_transport *t, uint32_t memory_kind, struct ferry_caps *caps)
 {
     const uint32_t kept = FERRY_CAP_GET | FERRY_CAP_UNREGISTERED_LOCAL | FERRY_CAP_QUIET_PEER |
-                          FERRY_CAP_TARGET_PROGRESS | FERRY_CAP_MUST_ALLOCATE;
+                          FERRY_CAP_TARGET_PROGRESS | FERRY_CAP_REMOTE_DATA | FERRY_CAP_MUST_ALLOCATE;
     struct ferry_caps inner = {.size = sizeof inner};
     uint32_t size = caps->size;
     int rc = t->base.ops->query(t->base.inner, memory_kind, &inner);

@@ -87,6 +87,7 @@ struct ferry_transport {
     uint32_t my_pe, n_pes, max_channels;
     struct chaos_knobs knobs;
     struct ferry_caps inner;         /* of the inner transport, host memory */
+    bool gpu;                        /* the inner transport moves memory of GPUs, too */
     struct chaos_channel **channels; /* by number, made when first opened and kept */
     uint8_t *gone;                   /* by peer, atomic: it was disconnected */
 };

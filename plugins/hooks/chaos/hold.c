@@ -49,19 +49,29 @@ static bool refuse(const struct ferry_transport *t, struct chaos_stream *s)
     return true;
 }
 
+/* What is never seen in part. */
+static size_t unit_of(const struct ferry_op *op)
+{
+    return op->kind == FERRY_OP_PUT && (op->flags & FERRY_OP_WORD) ? 8 : 1;
+}
+
+/* Remote data tells of all the bytes of its put: they stay together. */
 static bool may_cut(const struct ferry_op *op)
 {
-    return (op->kind == FERRY_OP_PUT || op->kind == FERRY_OP_GET) && !(op->flags & FERRY_OP_WORD) && op->length > 1;
+    if (op->kind == FERRY_OP_PUT)
+        return !(op->flags & FERRY_OP_DATA) && op->length > unit_of(op);
+    return op->kind == FERRY_OP_GET && op->length > 1;
 }
 
 /* Edges lie somewhere in each n-th of the length. Pieces are sorted by rank: they go in the order they lie. */
 static void cut(struct chaos_stream *s, struct chaos_held *h, uint32_t n)
 {
-    size_t share = h->op.length / n, from = 0;
+    size_t unit = unit_of(&h->op), share = h->op.length / unit / n, from = 0;
 
     h->n_pieces = n;
     for (uint32_t i = 0; i < n; i++) {
-        size_t to = i + 1 == n ? h->op.length : share * (i + 1) + chaos_draw(s, s->index, DRAW_EDGE + i) % share;
+        size_t to =
+            i + 1 == n ? h->op.length : (share * (i + 1) + chaos_draw(s, s->index, DRAW_EDGE + i) % share) * unit;
         struct chaos_piece piece = {from, to - from, chaos_draw(s, s->index, DRAW_RANK + i)};
         uint32_t at = i;
 
@@ -79,7 +89,7 @@ static void decide(struct ferry_transport *t, struct chaos_channel *c, struct ch
 
     if (may_cut(&h->op) && chaos_chance(s, s->index, DRAW_CUT, knobs->split)) {
         n = 2 + chaos_draw(s, s->index, DRAW_CUT) / 100 % (CHAOS_PIECES - 1);
-        n = n > h->op.length ? (uint32_t)h->op.length : n;
+        n = n > h->op.length / unit_of(&h->op) ? (uint32_t)(h->op.length / unit_of(&h->op)) : n;
         c->counts.cut++;
     }
     cut(s, h, n);
@@ -94,12 +104,13 @@ static void decide(struct ferry_transport *t, struct chaos_channel *c, struct ch
     }
 }
 
-/* What arrives goes to a private place first, so that nobody sees it before its ticket is good. */
-static void divert(struct chaos_channel *c, struct chaos_held *h)
+/* What arrives goes to a private place first, so that nobody sees it before its ticket is good. Memory of a GPU cannot
+ * be written from here; it always has a region. */
+static void divert(const struct ferry_transport *t, struct chaos_channel *c, struct chaos_held *h)
 {
     bool fetches = h->op.kind == FERRY_OP_GET || (h->op.kind == FERRY_OP_AMO && (h->op.flags & FERRY_OP_FETCH));
 
-    if (!fetches || h->op.length > CHAOS_SLOT_BYTES || !c->n_free)
+    if (!fetches || (t->gpu && h->op.region) || h->op.length > CHAOS_SLOT_BYTES || !c->n_free)
         return;
     h->place = h->op.local;
     h->op.local = c->slots[c->free[--c->n_free]];
@@ -142,7 +153,7 @@ int chaos_hold(struct ferry_transport *t, uint32_t channel, const struct ferry_o
         h->op.local = h->copy;
         h->op.region = NULL;
     }
-    divert(c, h);
+    divert(t, c, h);
     if (op->flags & FERRY_OP_FENCED)
         s->group++;
     h->group = s->group;
