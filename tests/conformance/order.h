@@ -12,6 +12,11 @@ void order_after_atomic(struct pe *pe);
 void order_after_put_signal(struct pe *pe);
 void order_after_signal(struct pe *pe);
 
+/* Usual lengths of messages, and those around what the transport reports as limits. */
+#define ORDER_LENGTHS 24
+#define ORDER_LONGEST 100001u
+size_t order_lengths(struct pe *pe, size_t lengths[ORDER_LENGTHS]);
+
 /* A value of which each byte differs from that of the round before. */
 static inline uint64_t order_value(uint64_t round)
 {

@@ -12,7 +12,7 @@ enum rule_flags {
     RULE_ONE_PROCESS = 1u << 0, /* the PEs share memory beside the heap, or start threads that must outlive none */
     RULE_ALONE = 1u << 1,       /* the body starts jobs itself: called once, without a job, with pe->n as the wish */
     RULE_BIG = 1u << 2,         /* on plain loopback and on its guise max-msg only: gigabytes, or every alignment */
-    RULE_RACES = 1u << 3,       /* bytes race by design of the rule (an overlap): not under the thread sanitizer */
+    RULE_RACES = 1u << 3,       /* bytes are looked at while they are written: not under the thread sanitizer */
     RULE_PAIR = 1u << 4         /* with two PEs, since each is costly */
 };
 

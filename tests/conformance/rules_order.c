@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define LARGEST (8u << 20)
-#define LENGTHS 24
 
 /* ------------------------------------------------------------------ 10: data, fence, flag */
 
@@ -122,8 +121,7 @@ static void message(struct pe *pe, ferry_ctx_t *ctx, const struct box *box, size
     }
 }
 
-/* Usual lengths, and those around what the transport reports. */
-static size_t lengths_of(struct pe *pe, size_t *lengths)
+size_t order_lengths(struct pe *pe, size_t lengths[ORDER_LENGTHS])
 {
     static const size_t usual[] = {1, 7, 8, 9, 64, 300, 1000, 4096, 4099, 16384, 70001};
     const struct rule_caps *caps = &rule_stage(pe)->caps;
@@ -133,7 +131,7 @@ static size_t lengths_of(struct pe *pe, size_t *lengths)
     memcpy(lengths, usual, sizeof(usual));
     for (size_t i = 0; i < 3; i++)
         for (size_t less = 0; less < 3; less++)
-            if (limits[i] > 1 && limits[i] < 100000)
+            if (limits[i] > 1 && limits[i] < ORDER_LONGEST)
                 lengths[n++] = limits[i] + 1 - less;
     return n;
 }
@@ -142,9 +140,9 @@ static void play(struct pe *pe, bool usual, size_t (*length)(struct pe *pe, uint
 {
     struct box box;
     ferry_ctx_t *ctx = NULL;
-    size_t lengths[LENGTHS], n = lengths_of(pe, lengths);
+    size_t lengths[ORDER_LENGTHS], n = order_lengths(pe, lengths);
 
-    if (!box_make(pe, &box, usual ? 100001 : LARGEST) || !EXPECT_OK(pe, ferry_ctx_create(pe->job, 0, &ctx)))
+    if (!box_make(pe, &box, usual ? ORDER_LONGEST : LARGEST) || !EXPECT_OK(pe, ferry_ctx_create(pe->job, 0, &ctx)))
         return;
     if (pe->rank == 1) /* what the first flag differs from */
         EXPECT_OK(pe, ferry_p(pe->ctx, box.flag_put, order_value(0), 1));

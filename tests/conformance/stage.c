@@ -146,7 +146,7 @@ static const char *excluded(const struct runner *runner, const struct rule *rule
 #endif
 #ifdef __SANITIZE_THREAD__
     if (rule->flags & RULE_RACES)
-        return "its bytes race by design; it runs without the thread sanitizer";
+        return "looks at bytes while they are written; it runs without the thread sanitizer";
 #endif
     return NULL;
 }
