@@ -2,9 +2,15 @@
  * The groups of rules, in the order in which they run. Constant. */
 #include "rules.h"
 
+/* clang-format off: one a line */
 const struct rule_group fy_rule_groups[] = {
-    {"completion", fy_rules_completion}, {"data", fy_rules_data},
-    {"atomics", fy_rules_atomics},       {"kinds", fy_rules_kinds},
-    {"sizes", fy_rules_sizes},           {"places", fy_rules_places},
-    {"order", fy_rules_order},           {NULL, NULL},
+    {"completion", fy_rules_completion},
+    {"data", fy_rules_data},
+    {"atomics", fy_rules_atomics},
+    {"kinds", fy_rules_kinds},
+    {"sizes", fy_rules_sizes},
+    {"places", fy_rules_places},
+    {"order", fy_rules_order},
+    {NULL, NULL},
 };
+/* clang-format on */
