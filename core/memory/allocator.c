@@ -197,7 +197,7 @@ static void link_after(struct fy_allocator *a, uint32_t i, uint32_t previous)
     a->root = insert(a, a->root, i);
 }
 
-/* Cuts block i at `offset`; returns the upper part. Both are free. */
+/* Cuts block i at `offset`; returns the upper part, which is free. */
 static uint32_t cut(struct fy_allocator *a, uint32_t i, uint64_t offset)
 {
     struct block *b = &a->blocks[i];
@@ -327,6 +327,33 @@ size_t fy_allocator_size(const struct fy_allocator *a, uint64_t offset)
     uint32_t i = containing(a, offset);
 
     return i != NIL && a->blocks[i].used && a->blocks[i].offset == offset ? a->blocks[i].length : 0;
+}
+
+bool fy_allocator_fits(const struct fy_allocator *a, uint64_t offset, size_t size)
+{
+    const struct block *b = &a->blocks[containing(a, offset)];
+    const struct block *next = &a->blocks[b->next];
+
+    if (size <= b->length)
+        return true;
+    return b->next != NIL && !next->used && next->chunk == b->chunk && next->length >= size - b->length;
+}
+
+void fy_allocator_resize(struct fy_allocator *a, uint64_t offset, size_t size)
+{
+    uint32_t i = containing(a, offset), next = a->blocks[i].next;
+
+    if (size < a->blocks[i].length) {
+        join_next(a, cut(a, i, offset + size));
+        return;
+    }
+    if (size == a->blocks[i].length)
+        return;
+    if (a->blocks[next].length > size - a->blocks[i].length)
+        cut(a, next, offset + size);
+    a->blocks[i].length = size;
+    drop_block(a, next);
+    refresh_path(a, a->root, offset);
 }
 
 void fy_allocator_release(struct fy_allocator *a, uint64_t offset)

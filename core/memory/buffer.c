@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which registration covers a local address: heap segments by table, the user's buffers by a sorted list.
- * Any thread: the heap's table is read without a lock, the list under its own. */
+ * Which registration covers a local address: heap segments by table, the user's buffers, symmetric ones among them, by
+ * a sorted list. Any thread: the heap's table is read without a lock, the list under its own. */
 #include "internal.h"
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static bool make_room(struct fy_heap_state *state)
     return true;
 }
 
-static bool list_add(struct fy_heap_state *state, struct ferry_buffer *buffer)
+bool fy_buffer_add(struct fy_heap_state *state, struct ferry_buffer *buffer)
 {
     size_t at;
     bool room;
@@ -64,13 +64,14 @@ static bool list_add(struct fy_heap_state *state, struct ferry_buffer *buffer)
         memmove(&state->buffers[at + 1], &state->buffers[at], (state->n_buffers - at) * sizeof(*state->buffers));
         state->buffers[at] = buffer;
         state->n_buffers++;
+        atomic_fetch_add_explicit(&state->n_shared, buffer->segment != NULL, memory_order_release);
         update_reach(state, at);
     }
     pthread_mutex_unlock(&state->buffers_lock);
     return room;
 }
 
-static bool list_remove(struct fy_heap_state *state, const struct ferry_buffer *buffer)
+bool fy_buffer_remove(struct fy_heap_state *state, const struct ferry_buffer *buffer)
 {
     size_t at;
 
@@ -81,6 +82,7 @@ static bool list_remove(struct fy_heap_state *state, const struct ferry_buffer *
     if (at > 0) {
         at--;
         state->n_buffers--;
+        atomic_fetch_sub_explicit(&state->n_shared, buffer->segment != NULL, memory_order_release);
         memmove(&state->buffers[at], &state->buffers[at + 1], (state->n_buffers - at) * sizeof(*state->buffers));
         update_reach(state, at);
         at++;
@@ -108,6 +110,24 @@ static struct ferry_region *list_find(struct fy_heap_state *state, size_t t, con
     }
     pthread_mutex_unlock(&state->buffers_lock);
     return region;
+}
+
+/* Symmetric buffers do not share bytes with each other, but others may with them. */
+const struct ferry_buffer *fy_buffer_shared(struct fy_heap_state *state, const char *address, size_t length)
+{
+    const struct ferry_buffer *found = NULL;
+
+    if (atomic_load_explicit(&state->n_shared, memory_order_acquire) == 0)
+        return NULL;
+    pthread_mutex_lock(&state->buffers_lock);
+    for (size_t i = below(state, address + length - 1); i > 0 && !found; i--) {
+        if (state->reach[i - 1] <= address)
+            break;
+        if (state->buffers[i - 1]->segment && address < state->buffers[i - 1]->address + state->buffers[i - 1]->length)
+            found = state->buffers[i - 1];
+    }
+    pthread_mutex_unlock(&state->buffers_lock);
+    return found;
 }
 
 /* ------------------------------------------------------------------ registration */
@@ -155,20 +175,20 @@ static int register_all(struct fy_heap_state *state, struct ferry_buffer *buffer
     return rc;
 }
 
-static int check(const struct fy_heap *heap, const char *address, size_t length, struct ferry_error *error)
+int fy_buffer_check(const struct fy_heap *heap, const char *address, size_t length, const char *call,
+                    struct ferry_error *error)
 {
     uintptr_t at = (uintptr_t)address, base = (uintptr_t)heap->base;
 
     if (!address || length == 0 || length > UINTPTR_MAX - at) {
-        fy_error_set(error, FERRY_ERR_ARG, NULL, "register: %p with length %zu is no buffer", (const void *)address,
+        fy_error_set(error, FERRY_ERR_ARG, NULL, "%s: %p with length %zu is no buffer", call, (const void *)address,
                      length);
         return FERRY_ERR_ARG;
     }
     if (at < base + heap->config.reserve && at + length > base) {
         fy_error_set(error, FERRY_ERR_ARG, "use it as it is",
-                     "register: the %zu bytes at %p lie in the symmetric heap, which is "
-                     "registered already",
-                     length, (const void *)address);
+                     "%s: the %zu bytes at %p lie in the symmetric heap, which is registered already", call, length,
+                     (const void *)address);
         return FERRY_ERR_ARG;
     }
     return FERRY_OK;
@@ -186,7 +206,7 @@ int fy_buffer_register(struct fy_heap *heap, void *address, size_t length, struc
 {
     struct fy_heap_state *state = fy_heap_state(heap);
     struct ferry_buffer *made;
-    int rc = check(heap, address, length, error);
+    int rc = fy_buffer_check(heap, address, length, "register", error);
 
     *buffer = NULL;
     if (rc)
@@ -203,7 +223,7 @@ int fy_buffer_register(struct fy_heap *heap, void *address, size_t length, struc
     made->address = address;
     made->length = length;
     rc = register_all(state, made, error);
-    if (!rc && !list_add(state, made)) {
+    if (!rc && !fy_buffer_add(state, made)) {
         fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory for the list of buffers");
         rc = FERRY_ERR_NOMEM;
     }
@@ -220,10 +240,10 @@ int fy_buffer_deregister(struct ferry_buffer *buffer)
 {
     struct fy_heap_state *state;
 
-    if (!buffer)
+    if (!buffer || buffer->segment)
         return FERRY_ERR_ARG;
     state = fy_heap_state(buffer->heap);
-    if (!list_remove(state, buffer))
+    if (!fy_buffer_remove(state, buffer))
         return FERRY_ERR_ARG;
     deregister_all(state, buffer);
     buffer_free(buffer);
@@ -231,6 +251,19 @@ int fy_buffer_deregister(struct ferry_buffer *buffer)
 }
 
 /* ------------------------------------------------------------------ lookup */
+
+struct fy_segment *fy_heap_find(struct fy_heap *heap, const void *address)
+{
+    uint64_t offset = (uint64_t)((uintptr_t)address - (uintptr_t)heap->base);
+    const struct ferry_buffer *buffer;
+
+    if (offset < atomic_load_explicit(&heap->backed, memory_order_acquire))
+        return atomic_load_explicit(&heap->granules[offset >> FY_GRANULE_SHIFT], memory_order_acquire);
+    if (offset < heap->config.reserve)
+        return NULL;
+    buffer = fy_buffer_shared(fy_heap_state(heap), address, 1);
+    return buffer ? buffer->segment : NULL;
+}
 
 struct ferry_region *fy_heap_region(struct fy_heap *heap, size_t t, const void *address, size_t length)
 {

@@ -156,11 +156,12 @@ struct outcome {
 };
 _Static_assert(sizeof(struct outcome) <= FY_RECORD_MAX, "scratch is too small");
 
-static int agree(struct fy_heap_state *state, int status, const struct ferry_error *mine, struct ferry_error *error)
+int fy_exchange_outcome(struct fy_heap_state *state, int status, const char *step, const struct ferry_error *mine,
+                        struct ferry_error *error)
 {
     struct outcome record = {.status = status};
     const struct outcome *all = (const struct outcome *)state->scratch;
-    int rc = fy_exchange(state, &record, sizeof(record), "growth of the heap", error);
+    int rc = fy_exchange(state, &record, sizeof(record), step, error);
 
     if (rc)
         return rc;
@@ -170,14 +171,14 @@ static int agree(struct fy_heap_state *state, int status, const struct ferry_err
     return FERRY_OK;
 }
 
-int fy_exchange_chunk(struct fy_heap_state *state, const struct fy_chunk *chunk, int status,
+int fy_exchange_chunk(struct fy_heap_state *state, const struct fy_chunk *chunk, int status, const char *step,
                       const struct ferry_error *mine, struct ferry_error *error)
 {
     int rc;
 
     if (status == FERRY_OK)
         offer(state, chunk);
-    rc = agree(state, status, mine, error);
+    rc = fy_exchange_outcome(state, status, step, mine, error);
     if (rc && status == FERRY_OK)
         fy_exchange_withdraw(state, chunk->segment->index);
     return rc;

@@ -37,19 +37,23 @@ void fy_transport_reason(const struct fy_transport *t, int status, char *out, si
 }
 
 /* Reserves an aligned piece of address space: a granule more than needed, cut to size at both ends. */
-static int reserve(size_t length, char **base, struct ferry_error *error)
+static int reserve(const char *root, size_t length, char **base, struct ferry_error *error)
 {
     size_t more = length + FY_GRANULE;
     char *start = mmap(NULL, more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (start == MAP_FAILED) {
         int why = errno;
+        struct fy_limits limits;
+        char space[FY_SIZE_TEXT];
 
-        fy_error_set(error, FERRY_ERR_CONFIG,
-                     "set FERRY_HEAP_SIZE to what all allocations of a PE together need; if that was little, look at "
-                     "ulimit -v",
-                     "cannot reserve %zu bytes of address space for the heap (FERRY_HEAP_SIZE): %s", length,
-                     strerror(why));
+        fy_limits_read(root, &limits);
+        fy_error_set(
+            error, FERRY_ERR_CONFIG,
+            "set FERRY_HEAP_SIZE to what all allocations of a PE together need; if that was little, look at "
+            "ulimit -v",
+            "cannot reserve %zu bytes of address space for the heap (FERRY_HEAP_SIZE): %s (address space limit %s)",
+            length, strerror(why), fy_size_text(limits.address_space, space));
         error->library_status = why;
         return FERRY_ERR_CONFIG;
     }
@@ -62,17 +66,38 @@ static int reserve(size_t length, char **base, struct ferry_error *error)
     return FERRY_OK;
 }
 
-/* Which transport allocates the chunks, if one has to. */
-static int find_allocating(const struct fy_heap_config *config, size_t *allocating, struct ferry_error *error)
+/* What transport t can do with memory of that kind; false: nothing. */
+static bool query(const struct fy_heap_config *config, size_t t, uint32_t kind, struct ferry_caps *caps)
 {
+    const struct fy_transport *transport = config->transports[t];
+
+    *caps = transport->caps; /* host memory: already known */
+    if (kind == FERRY_MEMORY_HOST)
+        return true;
+    memset(caps, 0, sizeof(*caps));
+    caps->size = sizeof(*caps);
+    return transport->ops.query(transport->handle, kind, caps) >= 0;
+}
+
+/* Which transports reach memory of a kind, and which of them allocates it, if one has to. */
+static int find_roles(struct fy_heap_state *state, uint32_t kind, struct ferry_error *error)
+{
+    static const char *const words[FY_KINDS] = {"the heap's memory", "the heap's GPU memory"};
+    const struct fy_heap_config *config = &state->heap.config;
+    size_t *allocating = &state->allocating[kind];
+    struct ferry_caps caps;
+
     *allocating = FY_NO_TRANSPORT;
     for (size_t t = 0; t < config->n_transports; t++) {
-        if (!(config->transports[t]->caps.flags & FERRY_CAP_MUST_ALLOCATE))
+        if (!query(config, t, kind, &caps))
+            continue;
+        state->reached[kind] |= 1u << t;
+        if (!(caps.flags & FERRY_CAP_MUST_ALLOCATE))
             continue;
         if (*allocating != FY_NO_TRANSPORT) {
             fy_error_set(error, FERRY_ERR_CONFIG, "name only one of them in FERRY_TRANSPORT",
-                         "transports %s and %s both have to allocate the heap's memory themselves",
-                         config->transports[*allocating]->name, config->transports[t]->name);
+                         "transports %s and %s both have to allocate %s themselves",
+                         config->transports[*allocating]->name, config->transports[t]->name, words[kind]);
             return FERRY_ERR_CONFIG;
         }
         *allocating = t;
@@ -127,8 +152,7 @@ static int make_tables(struct fy_heap_state *state, struct ferry_error *error)
     state->scratch_length = (size_t)heap->config.n_pes * FY_RECORD_MAX;
     state->scratch = fy_pages_get(state->scratch_length);
     heap->granules = fy_pages_get(granules_length(heap));
-    state->allocator = fy_allocator_create();
-    if (state->scratch && heap->granules && state->allocator)
+    if (state->scratch && heap->granules)
         return FERRY_OK;
     fy_error_set(error, FERRY_ERR_NOMEM, "lower FERRY_HEAP_SIZE, or raise the process's memory limit (ulimit -v)",
                  "no memory for the tables of a heap of %zu bytes and %u PEs", heap->config.reserve,
@@ -138,7 +162,8 @@ static int make_tables(struct fy_heap_state *state, struct ferry_error *error)
 
 static void free_state(struct fy_heap_state *state)
 {
-    fy_allocator_destroy(state->allocator);
+    for (size_t i = 0; i < FY_CLASSES; i++)
+        fy_allocator_destroy(state->allocators[i]);
     fy_pages_put(state->heap.granules, granules_length(&state->heap));
     fy_pages_put(state->scratch, state->scratch_length);
     pthread_mutex_destroy(&state->buffers_lock);
@@ -152,12 +177,9 @@ static void free_state(struct fy_heap_state *state)
 int fy_heap_create(const struct fy_heap_config *config, struct fy_heap **heap, struct ferry_error *error)
 {
     struct fy_heap_state *state;
-    size_t allocating;
     int rc = check_config(config, error);
 
     *heap = NULL;
-    if (!rc)
-        rc = find_allocating(config, &allocating, error);
     if (rc)
         return rc;
     state = calloc(1, sizeof(*state));
@@ -169,8 +191,10 @@ int fy_heap_create(const struct fy_heap_config *config, struct fy_heap **heap, s
     pthread_mutex_init(&state->buffers_lock, NULL);
     pthread_mutex_init(&state->keys_lock, NULL);
     set_config(state, config);
-    state->allocating = allocating;
-    rc = reserve(state->heap.config.reserve, &state->heap.base, error);
+    for (uint32_t kind = 0; kind < FY_KINDS && !rc; kind++)
+        rc = find_roles(state, kind, error);
+    if (!rc)
+        rc = reserve(state->heap.config.system_root, state->heap.config.reserve, &state->heap.base, error);
     if (!rc)
         rc = make_tables(state, error);
     if (rc) {
@@ -183,6 +207,34 @@ int fy_heap_create(const struct fy_heap_config *config, struct fy_heap **heap, s
     return FERRY_OK;
 }
 
+/* What a transport allocated it has unmapped itself: the place may be somebody else's by now. */
+static void release_segment(struct fy_heap_state *state, struct fy_segment *segment)
+{
+    bool ours = segment->maker == FY_NO_TRANSPORT;
+    char *address = segment->address;
+    size_t length = segment->length;
+
+    fy_segment_release(state, segment);
+    if (ours)
+        munmap(address, length);
+}
+
+/* A symmetric buffer is the user's memory, and PEs do not meet any more. */
+static void release_buffers(struct fy_heap_state *state)
+{
+    while (state->n_buffers > 0) {
+        struct ferry_buffer *buffer = state->buffers[state->n_buffers - 1];
+
+        if (!buffer->segment) {
+            fy_buffer_deregister(buffer);
+            continue;
+        }
+        fy_buffer_remove(state, buffer);
+        fy_segment_release(state, buffer->segment);
+        free(buffer);
+    }
+}
+
 void fy_heap_destroy(struct fy_heap *heap)
 {
     struct fy_heap_state *state = fy_heap_state(heap);
@@ -191,14 +243,11 @@ void fy_heap_destroy(struct fy_heap *heap)
     if (!heap)
         return;
     backed = atomic_load_explicit(&heap->backed, memory_order_relaxed);
-    while (state->n_buffers > 0)
-        fy_buffer_deregister(state->buffers[state->n_buffers - 1]);
+    release_buffers(state);
     for (uint32_t i = heap->n_segments; i > 0; i--)
-        fy_segment_release(state, heap->segments[i - 1]);
-    /* What a transport allocated it has unmapped itself: the place may be somebody else's by now. */
-    if (state->allocating == FY_NO_TRANSPORT)
-        munmap(heap->base, heap->config.reserve);
-    else if (!state->lost && backed < heap->config.reserve)
+        if (heap->segments[i - 1])
+            release_segment(state, heap->segments[i - 1]);
+    if (!state->lost && backed < heap->config.reserve)
         munmap(heap->base + backed, heap->config.reserve - backed);
     free_state(state);
 }

@@ -12,8 +12,7 @@
 #define PATH_LENGTH  1024
 #define UNLIMITED_V1 ((uint64_t)1 << 62) /* version 1 writes "unlimited" as a number near 2^63 */
 
-/* Reads a small file whole, ended by NUL; false if there is none. */
-static bool read_file(const char *path, char *text, size_t size)
+bool fy_limits_file(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     size_t n = 0;
@@ -64,7 +63,7 @@ static bool group_number(const char *folder, const char *file, uint64_t *value)
     char *end;
 
     if (snprintf(path, sizeof(path), "%s/%s", folder, file) >= (int)sizeof(path) ||
-        !read_file(path, text, sizeof(text)))
+        !fy_limits_file(path, text, sizeof(text)))
         return false;
     *value = strtoull(text, &end, 10);
     return end != text; /* "max" is no number */
@@ -77,7 +76,7 @@ static uint64_t group_inactive(const char *folder, const char *label)
 
     if (snprintf(path, sizeof(path), "%s/memory.stat", folder) >= (int)sizeof(path))
         return 0;
-    if (read_file(path, text, sizeof(text)))
+    if (fy_limits_file(path, text, sizeof(text)))
         labelled(text, label, &value);
     return value;
 }
@@ -160,14 +159,15 @@ void fy_limits_read(const char *root, struct fy_limits *limits)
     char path[PATH_LENGTH], text[8192];
     char *line, *rest;
 
-    *limits = (struct fy_limits){UINT64_MAX, UINT64_MAX, 0, UINT64_MAX, UINT64_MAX};
+    *limits = (struct fy_limits){.available = UINT64_MAX, .cgroup_limit = UINT64_MAX};
     limits->memlock = process_limit(RLIMIT_MEMLOCK);
     limits->file_size = process_limit(RLIMIT_FSIZE);
+    limits->address_space = process_limit(RLIMIT_AS);
     snprintf(path, sizeof(path), "%s/proc/meminfo", root);
-    if (read_file(path, text, sizeof(text)) && labelled(text, "MemAvailable:", &limits->available))
+    if (fy_limits_file(path, text, sizeof(text)) && labelled(text, "MemAvailable:", &limits->available))
         limits->available *= 1024;
     snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
-    if (!read_file(path, text, sizeof(text)))
+    if (!fy_limits_file(path, text, sizeof(text)))
         return;
     for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
         look_at_line(root, line, limits);
@@ -190,11 +190,22 @@ const char *fy_size_text(uint64_t bytes, char text[FY_SIZE_TEXT])
     return text;
 }
 
+const char *fy_limits_text(const struct fy_limits *limits, char text[FY_LIMITS_TEXT])
+{
+    char available[FY_SIZE_TEXT], limit[FY_SIZE_TEXT], usage[FY_SIZE_TEXT], memlock[FY_SIZE_TEXT], space[FY_SIZE_TEXT];
+
+    snprintf(text, FY_LIMITS_TEXT, "%s available, cgroup limit %s, %s of it in use, memlock %s, address space %s",
+             fy_size_text(limits->available, available), fy_size_text(limits->cgroup_limit, limit),
+             fy_size_text(limits->cgroup_usage, usage), fy_size_text(limits->memlock, memlock),
+             fy_size_text(limits->address_space, space));
+    return text;
+}
+
 int fy_limits_check(const struct fy_limits *limits, size_t length, uint32_t pes, struct ferry_error *error)
 {
     uint64_t factor = pes ? pes : 1;
     uint64_t total = length > UINT64_MAX / factor ? UINT64_MAX - 1 : length * factor;
-    char all[FY_SIZE_TEXT], available[FY_SIZE_TEXT], limit[FY_SIZE_TEXT], usage[FY_SIZE_TEXT], memlock[FY_SIZE_TEXT];
+    char all[FY_SIZE_TEXT], text[FY_LIMITS_TEXT];
 
     if (length > limits->file_size) {
         fy_error_set(error, FERRY_ERR_NOMEM, "raise the limit (ulimit -f), or ask for less",
@@ -208,10 +219,7 @@ int fy_limits_check(const struct fy_limits *limits, size_t length, uint32_t pes,
         error, FERRY_ERR_NOMEM,
         "ask for less, run fewer PEs on this host, raise the memory limit of the cgroup or container, or lower "
         "FERRY_HEAP_CHUNK",
-        "no memory for %zu bytes more in each of %u PEs on this host (%s in all): %s available, cgroup limit %s, "
-        "%s of it in use, memlock %s",
-        length, (unsigned)factor, fy_size_text(total, all), fy_size_text(limits->available, available),
-        fy_size_text(limits->cgroup_limit, limit), fy_size_text(limits->cgroup_usage, usage),
-        fy_size_text(limits->memlock, memlock));
+        "no memory for %zu bytes more in each of %u PEs on this host (%s in all): %s", length, (unsigned)factor,
+        fy_size_text(total, all), fy_limits_text(limits, text));
     return FERRY_ERR_NOMEM;
 }

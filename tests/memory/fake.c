@@ -49,11 +49,13 @@ static int fake_allocate(struct ferry_transport *t, struct ferry_memory *memory,
 
     if (fails(t))
         return FERRY_ERR_LIMIT;
-    at = mmap(t->displaced ? NULL : memory->address, memory->length, PROT_READ | PROT_WRITE,
+    at = mmap(t->displaced ? NULL : memory->address, memory->length,
+              memory->kind == FERRY_MEMORY_HOST ? PROT_READ | PROT_WRITE : PROT_NONE,
               MAP_PRIVATE | MAP_ANONYMOUS | (t->displaced ? 0 : MAP_FIXED), -1, 0);
     if (at == MAP_FAILED)
         return FERRY_ERR_NOMEM;
-    memset(at, 0xa5, memory->length); /* what was there before is nobody's business */
+    if (memory->kind == FERRY_MEMORY_HOST)
+        memset(at, 0xa5, memory->length); /* what was there before is nobody's business */
     memory->address = at;
     *region = malloc(sizeof(**region));
     (*region)->memory = *memory;
@@ -118,6 +120,14 @@ static int fake_map(struct ferry_transport *t, const struct ferry_rkey *key, voi
     return FERRY_OK;
 }
 
+static int fake_query(struct ferry_transport *t, uint32_t kind, struct ferry_caps *caps)
+{
+    if (kind != FERRY_MEMORY_GPU || !t->gpu)
+        return FERRY_ERR_UNSUPPORTED;
+    caps->flags = t->gpu == FAKE_ALLOCATES ? FERRY_CAP_MUST_ALLOCATE : 0;
+    return FERRY_OK;
+}
+
 static int fake_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_error *record)
 {
     (void)channel;
@@ -143,5 +153,6 @@ void fake_transport(struct fy_transport *transport, struct ferry_transport *fake
                                              .import_key = fake_import,
                                              .release_key = fake_release,
                                              .map_key = fake_map,
+                                             .query = fake_query,
                                              .query_error = fake_query_error};
 }

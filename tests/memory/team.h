@@ -26,6 +26,11 @@ struct ferry_transport {
     int imports, allocations;
     bool displaced; /* allocates elsewhere than asked */
     bool unmappable;
+    enum {
+        FAKE_HOST_ONLY,
+        FAKE_REGISTERS,
+        FAKE_ALLOCATES
+    } gpu;              /* what it does with GPU memory, which nobody may touch */
     size_t key_padding; /* makes the key longer */
 };
 

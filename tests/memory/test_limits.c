@@ -133,7 +133,12 @@ static void garbage_is_ignored(void **state)
 
 static void refusal_has_the_numbers(void **state)
 {
-    struct fy_limits limits = {(uint64_t)8 << 30, (uint64_t)3 << 30, (uint64_t)1 << 30, (uint64_t)8 << 20, UINT64_MAX};
+    struct fy_limits limits = {.available = (uint64_t)8 << 30,
+                               .cgroup_limit = (uint64_t)3 << 30,
+                               .cgroup_usage = (uint64_t)1 << 30,
+                               .memlock = (uint64_t)8 << 20,
+                               .file_size = UINT64_MAX,
+                               .address_space = (uint64_t)9 << 40};
     struct ferry_error error;
 
     (void)state;
@@ -141,7 +146,8 @@ static void refusal_has_the_numbers(void **state)
     assert_int_equal(fy_limits_check(&limits, ((size_t)1 << 30) + 1, 2, &error), FERRY_ERR_NOMEM);
     assert_string_equal(error.message,
                         "no memory for 1073741825 bytes more in each of 2 PEs on this host (2.0 GiB in all): 8.0 GiB "
-                        "available, cgroup limit 3.0 GiB, 1.0 GiB of it in use, memlock 8.0 MiB");
+                        "available, cgroup limit 3.0 GiB, 1.0 GiB of it in use, memlock 8.0 MiB, "
+                        "address space 9.0 TiB");
     assert_non_null(strstr(error.hint, "fewer PEs"));
     limits.cgroup_limit = UINT64_MAX;
     assert_int_equal(fy_limits_check(&limits, (size_t)4 << 30, 2, &error), FERRY_OK);
@@ -154,7 +160,7 @@ static void refusal_has_the_numbers(void **state)
 
 static void file_size_limit(void **state)
 {
-    struct fy_limits limits = {UINT64_MAX, UINT64_MAX, 0, UINT64_MAX, 4096};
+    struct fy_limits limits = {.available = UINT64_MAX, .cgroup_limit = UINT64_MAX, .file_size = 4096};
     struct ferry_error error;
 
     (void)state;
