@@ -11,6 +11,7 @@ const struct rule_group fy_rule_groups[] = {
     {"sizes", fy_rules_sizes},
     {"places", fy_rules_places},
     {"order", fy_rules_order},
+    {"signals", fy_rules_signals},
     {NULL, NULL},
 };
 /* clang-format on */

@@ -51,25 +51,24 @@ static void own_data(struct pe *pe)
 /* Many weak ones on their way at once, with puts between that nothing covers: each vouches for its own data. */
 static void many_weak(struct pe *pe)
 {
-    enum { SLOTS = 24, SLOT = 1500 };
+    enum { WEAK = 24, SLOT = 1500 };
     unsigned long rounds = rule_times(pe, "rounds of 24 weak signals", 1000);
-    uint8_t *data = rule_calloc(pe, SLOTS * SLOT), *beside = rule_calloc(pe, SLOTS * SLOT),
-            *source = malloc(SLOTS * SLOT);
-    uint64_t *signals = rule_calloc(pe, SLOTS * 8);
+    uint8_t *data = rule_calloc(pe, WEAK * SLOT), *beside = rule_calloc(pe, WEAK * SLOT), *source = malloc(WEAK * SLOT);
+    uint64_t *signals = rule_calloc(pe, WEAK * 8);
 
     if (!data || !beside || !signals || !EXPECT(pe, source != NULL))
         return;
     for (uint64_t r = 1; r <= rounds; r++) {
-        rule_fill(source, SLOTS * SLOT, r * 64 + (uint64_t)pe->rank);
-        for (size_t i = 0; i < SLOTS; i++) {
+        rule_fill(source, WEAK * SLOT, r * 64 + (uint64_t)pe->rank);
+        for (size_t i = 0; i < WEAK; i++) {
             EXPECT_OK(pe, ferry_put_nbi(pe->ctx, beside + i * SLOT, source, SLOT, right(pe)));
             EXPECT_OK(pe, ferry_put_signal_nbi(pe->ctx, data + i * SLOT, source + i * SLOT, i % 3 ? SLOT : 8,
                                                &signals[i], r, FERRY_SIGNAL_SET | FERRY_SIGNAL_WEAK, right(pe)));
         }
-        for (size_t i = SLOTS; i-- > 0;) {
-            static __thread uint8_t want[SLOTS * SLOT];
+        for (size_t i = WEAK; i-- > 0;) {
+            static __thread uint8_t want[WEAK * SLOT];
 
-            if (i == SLOTS - 1)
+            if (i == WEAK - 1)
                 rule_fill(want, sizeof(want), r * 64 + (uint64_t)left(pe));
             EXPECT_OK(pe, ferry_wait_until(pe->job, &signals[i], FERRY_CMP_EQ, r));
             EXPECT(pe, memcmp(data + i * SLOT, want + i * SLOT, i % 3 ? SLOT : 8) == 0);
@@ -322,33 +321,61 @@ static void bursts(struct pe *pe)
 }
 
 /* A ring of slots, as a consumer has it: it takes slot k once the counter is above k, and gives it back by a credit. */
+#define SLOTS 16u
+
+struct ring {
+    uint64_t *slots, *words; /* words: how many came in, credits for those that went out */
+    uint64_t sources[SLOTS], taken, sent, n, bad;
+};
+
+static void ring_send(struct pe *pe, struct ring *ring)
+{
+    while (ring->sent < ring->n &&
+           (ring->sent < SLOTS || ferry_test(pe->job, &ring->words[1], FERRY_CMP_GT, ring->sent - SLOTS) == 1)) {
+        uint64_t at = ring->sent % SLOTS;
+
+        if (at == 0)
+            EXPECT_OK(pe, ferry_quiet(pe->ctx)); /* sources of the lap before */
+        ring->sources[at] = ring->sent * 64 + (uint64_t)pe->rank;
+        EXPECT_OK(pe, ferry_put_signal_nbi(pe->ctx, &ring->slots[at], &ring->sources[at], 8, &ring->words[0], 1,
+                                           FERRY_SIGNAL_ADD, right(pe)));
+        ring->sent++;
+    }
+}
+
+static void ring_take(struct pe *pe, struct ring *ring)
+{
+    while (ferry_test(pe->job, &ring->words[0], FERRY_CMP_GT, ring->taken) == 1) {
+        ring->bad += ring->slots[ring->taken % SLOTS] != ring->taken * 64 + (uint64_t)left(pe);
+        ring->taken++;
+        EXPECT_OK(pe, ferry_signal(pe->ctx, &ring->words[1], 1, FERRY_SIGNAL_ADD | FERRY_SIGNAL_WEAK, left(pe)));
+    }
+}
+
 static void ring(struct pe *pe)
 {
-    enum { SLOTS = 16 };
-    unsigned long n = rule_times(pe, "slots", 100000), bad = 0;
-    uint64_t *slots = rule_calloc(pe, SLOTS * 8), *tail = rule_calloc(pe, 8), *credits = rule_calloc(pe, 8);
-    uint64_t sources[SLOTS], taken = 0, sent = 0;
+    struct ring ring = {.n = rule_times(pe, "slots", 100000)};
+    size_t index;
 
-    if (!slots || !tail || !credits)
+    ring.slots = rule_calloc(pe, SLOTS * 8);
+    ring.words = rule_calloc(pe, 16);
+    if (!ring.slots || !ring.words)
         return;
-    while (taken < n) {
-        while (sent < n && (sent < SLOTS || ferry_test(pe->job, credits, FERRY_CMP_GT, sent - SLOTS) == 1)) {
-            if (sent % SLOTS == 0)
-                EXPECT_OK(pe, ferry_quiet(pe->ctx)); /* sources of the lap before */
-            sources[sent % SLOTS] = sent * 64 + (uint64_t)pe->rank;
-            EXPECT_OK(pe, ferry_put_signal_nbi(pe->ctx, &slots[sent % SLOTS], &sources[sent % SLOTS], 8, tail, 1,
-                                               FERRY_SIGNAL_ADD, right(pe)));
-            sent++;
-        }
-        if (!EXPECT_OK(pe, ferry_wait_until(pe->job, tail, FERRY_CMP_GT, taken)))
+    while (ring.taken < ring.n || ring.sent < ring.n) {
+        uint64_t seen[2] = {ring.taken, 0};
+        int mask[2] = {ring.taken == ring.n, 1};
+
+        ring_send(pe, &ring);
+        seen[1] = ring.sent - SLOTS;
+        mask[1] = ring.sent < SLOTS || ring.sent == ring.n; /* credits are awaited when it is they that are missing */
+        if (!EXPECT_OK(pe, ferry_wait_until_any_vector(pe->job, ring.words, 2, mask, FERRY_CMP_GT, seen, &index)))
             return;
-        bad += slots[taken % SLOTS] != taken * 64 + (uint64_t)left(pe);
-        taken++;
-        EXPECT_OK(pe, ferry_signal(pe->ctx, credits, 1, FERRY_SIGNAL_ADD | FERRY_SIGNAL_WEAK, left(pe)));
+        ring_take(pe, &ring);
     }
-    EXPECT(pe, bad == 0);
+    EXPECT(pe, ring.bad == 0);
     EXPECT_OK(pe, ferry_barrier(pe->job));
-    EXPECT(pe, ferry_test(pe->job, tail, FERRY_CMP_EQ, n) == 1 && ferry_test(pe->job, credits, FERRY_CMP_EQ, n) == 1);
+    EXPECT(pe, ferry_test(pe->job, &ring.words[0], FERRY_CMP_EQ, ring.n) == 1);
+    EXPECT(pe, ferry_test(pe->job, &ring.words[1], FERRY_CMP_EQ, ring.n) == 1);
     EXPECT_OK(pe, ferry_barrier(pe->job));
 }
 
