@@ -23,6 +23,7 @@
 #define FY_DID_AMO 2u
 #define FY_DID_GET 4u    /* no fence orders it; quiet completes it */
 #define FY_DID_MAIL 8u   /* requests to the mailbox: done once replied to */
+#define FY_DID_REQUEST 32u /* their puts: replied to, but not yet covered by a ticket */
 #define FY_DID_FAR 16u   /* atomics by another transport than that of the puts */
 #define FY_DID_SINCE 0u  /* shift: posted after the last fence */
 #define FY_DID_OUT 8u    /* shift: posted after the last quiet, so perhaps not complete */
@@ -30,7 +31,7 @@
 #define FY_DID_SET(shift) (0xffu << (shift))
 /* What posting an operation of a kind adds. */
 #define FY_DID(kind) ((kind) << FY_DID_SINCE | (kind) << FY_DID_OUT)
-#define FY_DID_OWN (FY_DID_PUT | FY_DID_AMO | FY_DID_GET) /* by the flow's own lane */
+#define FY_DID_OWN (FY_DID_PUT | FY_DID_AMO | FY_DID_GET | FY_DID_REQUEST) /* by the flow's own lane */
 /* Wherever it stands, complete or not, as far as a border is concerned. */
 #define FY_DID_ANY(kind) ((kind) << FY_DID_SINCE | (kind) << FY_DID_BEFORE)
 

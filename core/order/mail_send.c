@@ -208,7 +208,7 @@ static int send(struct ferry_ctx *ctx, uint32_t pe, struct fy_mail_request *requ
     fy_count(&ctx->counters.mailed, 1);
     if (!(flow->did & FY_DID_SET(FY_DID_OUT)))
         fy_flow_list(ctx, flow, pe);
-    flow->did |= FY_DID(FY_DID_MAIL);
+    flow->did |= FY_DID(FY_DID_MAIL) | FY_DID_REQUEST << FY_DID_OUT;
     return FERRY_OK;
 }
 
