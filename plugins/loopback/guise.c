@@ -104,7 +104,7 @@ static void choose_flags(uint32_t worn, struct ferry_caps *caps)
 {
     const uint32_t signal = FERRY_CAP_PUT_SIGNAL | FERRY_CAP_SIGNAL_STRONG;
 
-    caps->flags &= ~FERRY_CAP_DIRECT; /* the core would go round the guise */
+    less(&caps->flags, worn, ~(uint32_t)FY_LB_HOSTS, FERRY_CAP_DIRECT); /* the core would go round the guise */
     less(&caps->flags, worn, FY_LB_NO_GET, FERRY_CAP_GET);
     less(&caps->flags, worn, FY_LB_NO_AMO | FY_LB_NIC | FY_LB_CQ_DATA | FY_LB_NO_SIGNAL, signal);
     less(&caps->flags, worn, FY_LB_WEAK_SIGNAL, FERRY_CAP_SIGNAL_STRONG);
