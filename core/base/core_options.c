@@ -15,6 +15,11 @@ const struct ferry_option fy_core_options[] = {
      "Address space reserved for the symmetric heap of a PE, in bytes; memory is taken as it is allocated."},
     {"heap_chunk", FERRY_OPTION_SIZE, 0, "16M", NULL,
      "Smallest piece, in bytes, by which the heap grows; each piece is registered as one segment."},
+    {"heap_kind", FERRY_OPTION_CHOICE, 0, "host", "host|gpu",
+     "Kind of memory that ferry_malloc gives; gpu needs a transport that allocates such memory."},
+    {"heap_pages", FERRY_OPTION_CHOICE, 0, "auto", "auto|small|huge",
+     "Pages behind the heap. auto: huge pages of the kernel's pool if enough of them are free, else transparent ones where "
+     "the kernel makes them, else small; huge: of the pool, or an error."},
     {"channels", FERRY_OPTION_INT, 0, "64", NULL,
      "Most contexts that exist at once in a PE, the default one included."},
     {"timeout", FERRY_OPTION_SECONDS, 0, "60", NULL,

@@ -258,6 +258,7 @@ static int make_heap(struct ferry_job *job, struct ferry_error *error)
         .timeout = job->world.timeout,
         .setup = &job->world.setup,
         .direct = fy_options_number(&job->options, "direct") != 0,
+        .pages = (enum fy_pages)fy_options_number(&job->options, "heap_pages"),
     };
     int rc = fy_heap_create(&config, &job->heap, error);
     job->world.heap = job->heap;

@@ -229,6 +229,10 @@ int fy_heap_resolve(struct fy_heap *heap, struct fy_segment *segment, uint32_t p
     int rc = FERRY_OK;
 
     *target = &fy_target_none;
+    if (pe < heap->config.n_pes)
+        *target = atomic_load_explicit(&segment->targets[pe], memory_order_acquire);
+    if (*target != &fy_target_none) /* symmetric buffers come here with every operation */
+        return FERRY_OK;
     pthread_mutex_lock(state->setup);
     if (pe < heap->config.n_pes) /* another thread may have been faster */
         *target = atomic_load_explicit(&segment->targets[pe], memory_order_acquire);

@@ -17,9 +17,9 @@ int fy_locate_careful(struct ferry_ctx *ctx, const void *address, size_t length,
     struct fy_world *world = ctx->world;
     struct fy_heap *heap = world->heap;
     uint64_t at = (uint64_t)((uintptr_t)address - (uintptr_t)heap->base);
-    if (at >= atomic_load_explicit(&heap->backed, memory_order_acquire))
+    struct fy_segment *segment = fy_heap_find(heap, address);
+    if (!segment)
         return outside(ctx, address, pe);
-    struct fy_segment *segment = atomic_load_explicit(&heap->granules[at >> FY_GRANULE_SHIFT], memory_order_acquire);
     uint64_t inside = at - segment->start;
     if (length > segment->length - inside)
         return fy_fail(world, FERRY_ERR_ARG, (int)pe, (int)ctx->id, -1, NULL,

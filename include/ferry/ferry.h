@@ -118,16 +118,33 @@ FERRY_API int ferry_pe_alive(ferry_job_t *job, int pe);
 
 /* ------------------------------------------------------------------ symmetric heap */
 
-/* flags of an allocation. SINGLE_WRITER: each word has at most one remote writer at a time, as cumulative counters have, so that every
- * writer may use the fastest atomics it has. */
-#define FERRY_ALLOC_SINGLE_WRITER (1u << 0)
-
 /* Collective, same arguments everywhere, an implied barrier. Memory at the same offset of every PE's heap, aligned to
  * 64 bytes at least. NULL on failure (ferry_last_error says why) or for size 0. Contents: zero the first time, else
- * undefined. */
+ * undefined; of GPU memory always undefined. The kind of memory is what FERRY_HEAP_KIND says. */
 FERRY_API void *ferry_malloc(ferry_job_t *job, size_t size);
 FERRY_API void *ferry_calloc(ferry_job_t *job, size_t count, size_t size);
 FERRY_API void *ferry_align(ferry_job_t *job, size_t alignment, size_t size);
+
+/* flags of an allocation. SINGLE_WRITER: each word has at most one remote writer at a time, as cumulative counters have,
+ * so that every writer may use the fastest atomics it has. */
+#define FERRY_ALLOC_SINGLE_WRITER (1u << 0)
+#define FERRY_MEMORY_DEFAULT (-1) /* kind of memory: what FERRY_HEAP_KIND says */
+
+/* What ferry_alloc is told. Zero it, set size, then what you need. */
+typedef struct ferry_alloc_attr {
+    size_t size; /* sizeof */
+    size_t bytes;
+    size_t alignment; /* a power of two up to 2 MiB; 0: 64 */
+    int kind;         /* enum ferry_memory_kind, or FERRY_MEMORY_DEFAULT */
+    unsigned flags;   /* FERRY_ALLOC_… */
+} ferry_alloc_attr_t;
+/* Like ferry_malloc. GPU memory can be had where a transport allocates it. */
+FERRY_API void *ferry_alloc(ferry_job_t *job, const ferry_alloc_attr_t *attr);
+/* Collective, same arguments everywhere, an implied barrier. The block at `address` with the new size, in place or elsewhere,
+ * of the same kind and flags, aligned to 64 bytes. Each PE keeps its own bytes up to the smaller size: what peers put into
+ * the block must be complete. NULL on failure: the block is as before. address NULL: ferry_malloc; size 0: ferry_free, and
+ * NULL. */
+FERRY_API void *ferry_realloc(ferry_job_t *job, void *address, size_t size);
 /* Collective. NULL is allowed. */
 FERRY_API int ferry_free(ferry_job_t *job, void *address);
 /* Address at which this process can load and store the counterpart of `address` on `pe`; NULL if it cannot.
@@ -136,6 +153,12 @@ FERRY_API void *ferry_ptr(ferry_job_t *job, const void *address, int pe);
 /* Local. Registers memory of this PE as a source or destination, for transports that want that; never required.
  * It must stay mapped until deregistered. */
 FERRY_API int ferry_register(ferry_job_t *job, void *address, size_t length, ferry_buffer_t **buffer);
+/* Collective, same length everywhere. Memory of the program (8-byte aligned, each PE its own address) that peers then reach
+ * like the heap: an address in this PE's buffer names the same offset in the others' buffers. Fails on every PE where a
+ * transport cannot share such memory: loopback shares it among threads of a process, not among processes. */
+FERRY_API int ferry_register_symmetric(ferry_job_t *job, void *address, size_t length, ferry_buffer_t **buffer);
+/* Collective for a symmetric buffer, and operations on it must be complete; local for any other. On failure the buffer stays
+ * as it is. */
 FERRY_API int ferry_deregister(ferry_buffer_t *buffer);
 
 /* ------------------------------------------------------------------ contexts */
@@ -242,7 +265,8 @@ FERRY_API int ferry_stats_get(ferry_job_t *job, ferry_stats_t *stats);
 
 /* The plugins and options that this library knows, as a document for tools: calls `row` for each. Needs no job.
  * what: "plugin" (name, path, state, reason), "capability" (plugin, capability, value), "option" (name, value, origin, doc),
- * "search" (path). Unused fields are empty. `spec` names the transports to look at, NULL: FERRY_TRANSPORT; all != 0: also
+ * "choice" (option, accepted value), "explain" (transport, feature in value, native or made in state, memory kind in origin,
+ * cost in doc: for a job whose only transport it is), "search" (path). Unused fields are empty. `spec` names the transports to look at, NULL: FERRY_TRANSPORT; all != 0: also
  * everything found in the search folders. */
 typedef struct ferry_info_row {
     const char *what, *name, *value, *state, *origin, *doc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Status codes and the error record. Shared by applications (ferry.h) and plugins (transport.h).
+ * Status codes, the error record and kinds of memory. Shared by applications (ferry.h) and plugins (transport.h).
  * Pure declarations: no state, any thread. */
 #ifndef FERRY_STATUS_H
 #define FERRY_STATUS_H
@@ -48,6 +48,9 @@ enum ferry_status {
 
 /* 0: the call, 1: a resource, 2: the peer, 3: the transport, 4: the job. Undefined for code >= 0. */
 #define FERRY_STATUS_GROUP(code) (-(code) / 20)
+
+/* Where memory is: the CPU may not touch a GPU's. */
+enum ferry_memory_kind { FERRY_MEMORY_HOST = 0, FERRY_MEMORY_GPU = 1 };
 
 /* What went wrong, in full. Strings are always terminated. */
 struct ferry_error {

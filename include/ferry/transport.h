@@ -124,8 +124,6 @@ struct ferry_open {
 
 /* ------------------------------------------------------------------ capabilities */
 
-enum ferry_memory_kind { FERRY_MEMORY_HOST = 0, FERRY_MEMORY_GPU = 1 };
-
 enum ferry_amo {
     FERRY_AMO_SET = 0,
     FERRY_AMO_ADD = 1,
