@@ -312,6 +312,34 @@ static void waiter(struct pe *pe)
     EXPECT_OK(pe, ferry_barrier(pe->job));
 }
 
+/* The owner adds for as long as the others do, on a context of its own: then its adds and theirs do meet. */
+static void owner_all_the_while(struct pe *pe)
+{
+    unsigned long n = rule_times(pe, "adds of each other PE", 10000), own = 0;
+    _Atomic uint64_t *done = &rule_stage(pe)->words[0];
+    uint64_t *word = rule_calloc(pe, 8), seen = 0;
+    ferry_ctx_t *ctx = NULL;
+
+    if (!word || !EXPECT_OK(pe, ferry_ctx_create(pe->job, 0, &ctx)))
+        return;
+    EXPECT_OK(pe, ferry_barrier(pe->job));
+    for (unsigned long i = 0; pe->rank != 1 && i < n; i++)
+        EXPECT_OK(pe, ferry_atomic_add(ctx, word, 1, 1));
+    EXPECT_OK(pe, ferry_quiet(ctx));
+    if (pe->rank != 1)
+        atomic_fetch_add(done, 1);
+    while (pe->rank == 1 && atomic_load(done) + 1 < (uint64_t)pe->n && EXPECT_OK(pe, ferry_atomic_add(ctx, word, 1, 1)))
+        own++;
+    EXPECT_OK(pe, ferry_quiet(ctx));
+    EXPECT_OK(pe, ferry_barrier(pe->job));
+    if (pe->rank == 1) {
+        EXPECT_OK(pe, ferry_atomic_fetch(ctx, word, &seen, 1));
+        EXPECT(pe, seen == own + n * ((uint64_t)pe->n - 1));
+    }
+    EXPECT_OK(pe, ferry_ctx_destroy(ctx));
+    EXPECT_OK(pe, ferry_barrier(pe->job));
+}
+
 const struct rule fy_rules_atomics[] = {
     {"R19.1", "signals that ADD, by all PEs, make the exact sum beyond 32 bits", 2, 0, signals_add, NULL},
     {"R19.2", "signals that SET are whole", 2, 0, signals_set, NULL},
@@ -325,5 +353,6 @@ const struct rule fy_rules_atomics[] = {
     {"R22.7", "swaps by all PEs neither double nor lose a value", 2, 0, swaps_together, NULL},
     {"R23.1", "a waiter sees whole values that only grow, and the last one", 2, 0, waiter, NULL},
     {"R24.1", "the owner's atomics and those of another PE are of one domain", 2, 0, owner_and_other, NULL},
+    {"R24.2", "the owner adds all the while that others do", 2, 0, owner_all_the_while, NULL},
     {NULL, NULL, 0, 0, NULL, NULL},
 };
