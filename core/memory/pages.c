@@ -84,8 +84,10 @@ int fy_pages_plan(const struct fy_heap_config *config, size_t length, struct fer
     if (config->pages == FY_PAGES_SMALL)
         return fy_limits_check(&limits, length, pes, error);
     fy_pool_read(config->system_root, &pool);
-    if (unclaimed(&pool) >= needed) /* the pool's memory is not among what is available to others */
-        return FERRY_OK;
+    if (unclaimed(&pool) >= needed) { /* the pool's memory is not among what is available to others, nor the cgroup's */
+        limits.available = limits.cgroup_limit = UINT64_MAX;
+        return fy_limits_check(&limits, length, pes, error);
+    }
     if (config->pages == FY_PAGES_HUGE && unclaimed(&pool) + pool.more < needed)
         return too_few(&pool, length, pes, error);
     return fy_limits_check(&limits, length, pes, error);

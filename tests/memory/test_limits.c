@@ -1,54 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Limits read from a made-up /proc and /sys: versions of cgroup, nesting, containers, and the refusal with its numbers.
  * One thread. */
+#include "root.h"
 #include "team.h"
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-static char root[] = "/tmp/ferry-limits-XXXXXX";
+static struct root root;
 
 static int make_root(void **state)
 {
     (void)state;
-    strcpy(root + sizeof(root) - 7, "XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
+    return root_make(&root);
 }
 
 static int remove_root(void **state)
 {
-    char command[256];
-
     (void)state;
-    snprintf(command, sizeof(command), "rm -rf '%s'", root);
-    return system(command);
+    return root_remove(&root);
 }
 
 static void put(const char *name, const char *text)
 {
-    char path[512];
-    FILE *file;
-
-    snprintf(path, sizeof(path), "%s/%s", root, name);
-    for (char *slash = strchr(path + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-    file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
+    root_put(&root, name, text);
 }
 
 static struct fy_limits look(void)
 {
     struct fy_limits limits;
 
-    fy_limits_read(root, &limits);
+    fy_limits_read(root.path, &limits);
     return limits;
 }
 
@@ -182,6 +163,64 @@ static void sizes_in_words(void **state)
     assert_string_equal(fy_size_text(UINT64_MAX, text), "unlimited");
 }
 
+/* A transport that pins nothing needs no memlock. One that does says so itself, and then the number is told. */
+static void memlock_is_for_those_who_pin(void **state)
+{
+    struct rlimit old, low;
+    struct team *team = *state;
+    struct member *me = &team->members[0];
+    void *address;
+    int rc, refused;
+
+    team_create(team);
+    getrlimit(RLIMIT_MEMLOCK, &old);
+    low = (struct rlimit){64 << 10, old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &low), 0);
+    rc = fy_heap_alloc(me->heap, 3 * MEBIBYTE, 0, &address, &me->error);
+    me->fake[0].fail_at = me->fake[0].calls + 1; /* the next registration */
+    refused = fy_heap_alloc(me->heap, 3 * MEBIBYTE, 0, &address, &me->error);
+    setrlimit(RLIMIT_MEMLOCK, &old);
+    assert_int_equal(rc, FERRY_OK);
+    assert_int_equal(refused, FERRY_ERR_LIMIT);
+    assert_non_null(strstr(me->error.message, "(memlock 64.0 KiB)"));
+    assert_non_null(strstr(me->error.hint, "ulimit -l"));
+}
+
+/* The reservation counts against it, and the message has the number. */
+static void address_space_limit(void **state)
+{
+    struct rlimit old, low;
+    struct team *team = *state;
+    struct member *me = &team->members[0];
+    int rc;
+
+    getrlimit(RLIMIT_AS, &old);
+    low = (struct rlimit){(rlim_t)2 << 30, old.rlim_max};
+    if (setrlimit(RLIMIT_AS, &low) != 0)
+        fail_msg("setrlimit");
+    me->config.reserve = (size_t)64 << 30;
+    rc = fy_heap_create(&me->config, &me->heap, &me->error);
+    setrlimit(RLIMIT_AS, &old);
+    assert_int_equal(rc, FERRY_ERR_CONFIG);
+    assert_non_null(strstr(me->error.message, "(address space limit 2.0 GiB)"));
+    assert_non_null(strstr(me->error.hint, "ulimit -v"));
+}
+
+static int one_pe(void **state)
+{
+    static struct team team;
+
+    team_start(&team, 1, 1);
+    *state = &team;
+    return 0;
+}
+
+static int end(void **state)
+{
+    team_end(*state);
+    return 0;
+}
+
 /* The real machine: there is memory, and it is not endless. */
 static void this_machine(void **state)
 {
@@ -211,6 +250,8 @@ int main(void)
         cmocka_unit_test(refusal_has_the_numbers),
         cmocka_unit_test(file_size_limit),
         cmocka_unit_test(sizes_in_words),
+        cmocka_unit_test_setup_teardown(memlock_is_for_those_who_pin, one_pe, end),
+        cmocka_unit_test_setup_teardown(address_space_limit, one_pe, end),
         cmocka_unit_test(this_machine),
     };
 
