@@ -3,6 +3,7 @@
  * One thread. */
 #include "root.h"
 #include "team.h"
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -192,17 +193,24 @@ static void address_space_limit(void **state)
     struct rlimit old, low;
     struct team *team = *state;
     struct member *me = &team->members[0];
+    char part[64], size[FY_SIZE_TEXT];
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
     int rc;
 
+    if (!file || fscanf(file, "%lu", &pages) != 1)
+        fail_msg("/proc/self/statm");
+    fclose(file);
     getrlimit(RLIMIT_AS, &old);
-    low = (struct rlimit){(rlim_t)2 << 30, old.rlim_max};
+    low = (struct rlimit){(rlim_t)pages * 4096 + ((rlim_t)2 << 30), old.rlim_max}; /* sanitizers use terabytes */
     if (setrlimit(RLIMIT_AS, &low) != 0)
         fail_msg("setrlimit");
     me->config.reserve = (size_t)64 << 30;
     rc = fy_heap_create(&me->config, &me->heap, &me->error);
     setrlimit(RLIMIT_AS, &old);
     assert_int_equal(rc, FERRY_ERR_CONFIG);
-    assert_non_null(strstr(me->error.message, "(address space limit 2.0 GiB)"));
+    snprintf(part, sizeof(part), "(address space limit %s)", fy_size_text(low.rlim_cur, size));
+    assert_non_null(strstr(me->error.message, part));
     assert_non_null(strstr(me->error.hint, "ulimit -v"));
 }
 
