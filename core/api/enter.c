@@ -50,10 +50,12 @@ int fy_api_words(struct ferry_job *job, const uint64_t *words, size_t n, int cmp
         return fy_usage(job, "%s: the word is null", call);
     if ((uintptr_t)words & 7)
         return fy_usage(job, "%s: word %p is not aligned to 8 bytes", call, (const void *)words);
-    uint64_t backed = atomic_load(&job->heap->backed), at = (uint64_t)((uintptr_t)words - (uintptr_t)job->heap->base);
-    if (at >= backed)
+    const struct fy_segment *segment = fy_heap_find(job->heap, words);
+    if (!segment)
         return fy_usage(job, "%s: word %p is not in the symmetric heap", call, (const void *)words);
-    if (n > (backed - at) / 8)
+    if (segment->kind != FERRY_MEMORY_HOST)
+        return fy_usage(job, "%s: word %p is in GPU memory, which the CPU may not read", call, (const void *)words);
+    if (n > (segment->length - (size_t)((const char *)words - segment->address)) / 8)
         return fy_usage(job, "%s: %zu words at %p go past the end of the symmetric heap", call, n, (const void *)words);
     return FERRY_OK;
 }

@@ -187,6 +187,8 @@ static void gpu_body(struct pe *pe)
     int next = (pe->rank + 1) % pe->n;
     if (!EXPECT(pe, block && copy))
         return;
+    EXPECT(pe, ferry_wait_until(pe->job, (uint64_t *)(void *)block, FERRY_CMP_EQ, 0) == FERRY_ERR_ARG);
+    expect_says(pe, FERRY_ERR_ARG, "is in GPU memory, which the CPU may not read");
     EXPECT(pe, ferry_ptr(pe->job, block, pe->rank) == NULL && ferry_ptr(pe->job, block, next) == NULL);
     memset(copy, 7, n);
     EXPECT_OK(pe, ferry_get(pe->ctx, copy, block, n, next));
@@ -208,7 +210,7 @@ static void test_gpu(void **state)
 {
     (void)state;
     static const char *const options[] = {"FERRY_HEAP_KIND=gpu", "FERRY_LOOPBACK_GUISE=gpu-like", NULL};
-    struct run run = {.n = 2, .body = gpu_body, .options = options};
+    struct run run = {.n = 2, .body = gpu_body, .log = quiet_log, .options = options};
     check(&run);
 }
 
@@ -229,6 +231,11 @@ static void shared_body(struct pe *pe)
     EXPECT(pe, mine[5] == 1000 + (uint64_t)previous && mine[9] == 4 && mine[4] == 0 && mine[6] == 0);
     EXPECT_OK(pe, ferry_get(pe->ctx, &got, mine + 5, 8, next));
     EXPECT(pe, got == value);
+    EXPECT_OK(pe, ferry_put_signal(pe->ctx, mine + 20, &value, 8, mine + 30, 3, FERRY_SIGNAL_ADD, next));
+    EXPECT_OK(pe, ferry_wait_until(pe->job, mine + 30, FERRY_CMP_EQ, 3));
+    EXPECT(pe, mine[20] == 1000 + (uint64_t)previous);
+    EXPECT(pe, ferry_wait_until_all(pe->job, mine + 1020, 5, NULL, FERRY_CMP_EQ, 0) == FERRY_ERR_ARG);
+    EXPECT(pe, ferry_ptr(pe->job, mine + 5, next) == all[next] + 5 || !ferry_ptr(pe->job, mine + 5, next));
     EXPECT(pe, ferry_put(pe->ctx, mine + 1024, &value, 8, next) == FERRY_ERR_ARG); /* behind the end */
     EXPECT(pe, ferry_put(pe->ctx, mine + 1020, mine, 40, next) == FERRY_ERR_ARG);
     EXPECT(pe, ferry_register_symmetric(pe->job, mine + 8, 64, &second) == FERRY_ERR_ARG);
