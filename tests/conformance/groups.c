@@ -12,6 +12,7 @@ const struct rule_group fy_rule_groups[] = {
     {"places", fy_rules_places},
     {"order", fy_rules_order},
     {"signals", fy_rules_signals},
+    {"wait", fy_rules_wait},
     {NULL, NULL},
 };
 /* clang-format on */
