@@ -125,10 +125,10 @@ static enum outcome judge(const struct runner *runner, struct entry *entry, int 
 
 static bool only_max_msg(const struct runner *runner)
 {
-    const char *guise = getenv("FERRY_LOOPBACK_GUISE");
+    const char *guise = getenv("FERRY_LOOPBACK_GUISE"), *hooks = getenv("FERRY_HOOKS");
 
-    return strcmp(runner->settings.transport, "loopback") == 0 && guise && strncmp(guise, "max-msg=", 8) == 0 &&
-           !strchr(guise, ',');
+    return !(hooks && *hooks) && strcmp(runner->settings.transport, "loopback") == 0 && guise &&
+           strncmp(guise, "max-msg=", 8) == 0 && !strchr(guise, ',');
 }
 
 /* Reasons that need no look at the body; NULL: the rule applies. */
@@ -138,7 +138,7 @@ static const char *excluded(const struct runner *runner, const struct rule *rule
         return "needs more PEs than this run has";
     if (runner->settings.processes && rule->flags & (RULE_ONE_PROCESS | RULE_ALONE))
         return "its PEs share memory beside the heap; it runs with threads";
-    if (rule->flags & RULE_BIG && !runner->stage->plain && (!only_max_msg(runner) || getenv("FERRY_HOOKS")))
+    if (rule->flags & RULE_BIG && !runner->stage->plain && !only_max_msg(runner))
         return "runs on plain loopback and on its guise max-msg only";
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     if (rule->flags & RULE_BIG)
