@@ -13,6 +13,7 @@ const struct rule_group fy_rule_groups[] = {
     {"order", fy_rules_order},
     {"signals", fy_rules_signals},
     {"wait", fy_rules_wait},
+    {"contexts", fy_rules_contexts},
     {NULL, NULL},
 };
 /* clang-format on */
