@@ -118,13 +118,6 @@ static uint32_t needs_of(const struct fy_world *world, uint32_t pe)
     return needs;
 }
 
-/* Whether a transport moves memory that only its owner's transport may touch. */
-static bool moves_gpu(const struct fy_lane *lane)
-{
-    struct ferry_caps caps = {.size = sizeof(caps)};
-    return lane->ops->query(lane->handle, FERRY_MEMORY_GPU, &caps) == FERRY_OK;
-}
-
 static int gather(struct ferry_job *job, uint32_t mine, uint32_t *any, struct ferry_error *error)
 {
     uint32_t n = job->world.n_pes, *all = calloc(n, sizeof(*all));
@@ -156,7 +149,7 @@ int fy_job_domains(struct ferry_job *job, struct ferry_error *error)
     for (uint32_t pe = 0; pe < world->n_pes && rc == FERRY_OK; pe++)
         needs |= needs_of(world, pe);
     for (uint32_t i = 0; i < world->n_lanes && rc == FERRY_OK; i++)
-        needs |= moves_gpu(&world->lanes[i]) ? NEED_MAIL : 0;
+        needs |= world->lanes[i].finds_local ? NEED_MAIL : 0; /* atomics on memory that no CPU may touch */
     if (rc == FERRY_OK)
         rc = gather(job, needs, &any, error);
     job->needs_mail = rc == FERRY_OK && any & NEED_MAIL;

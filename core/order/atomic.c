@@ -80,7 +80,7 @@ static int amo_on_lane(struct ferry_ctx *ctx, const struct fy_lane *lane, const 
     return FERRY_OK;
 }
 
-static uint64_t combined(unsigned kind, uint64_t before, uint64_t operand)
+uint64_t fy_amo_result(unsigned kind, uint64_t before, uint64_t operand, uint64_t compare)
 {
     switch (kind) {
     case FERRY_AMO_ADD: return before + operand;
@@ -88,6 +88,7 @@ static uint64_t combined(unsigned kind, uint64_t before, uint64_t operand)
     case FERRY_AMO_OR: return before | operand;
     case FERRY_AMO_XOR: return before ^ operand;
     case FERRY_AMO_FETCH: return before;
+    case FERRY_AMO_CSWAP: return before == compare ? operand : before;
     default: return operand;
     }
 }
@@ -102,7 +103,7 @@ static int amo_by_swaps(struct ferry_ctx *ctx, const struct fy_lane *lane, const
     swap.old = &seen;
     for (;;) {
         swap.compare = guess;
-        swap.operand = combined(call->kind, guess, call->operand);
+        swap.operand = fy_amo_result(call->kind, guess, call->operand, 0);
         int rc = amo_on_lane(ctx, lane, &swap, pe);
         if (rc != FERRY_OK)
             return rc;

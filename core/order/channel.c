@@ -32,9 +32,27 @@ static void lane_order(struct fy_lane *lane, uint32_t order)
     lane->strong_request = FY_DID_ANY(put | FY_DID_FAR);
 }
 
+/* Where a transport moves GPU memory, too, an operation may have either kind at either end: the lane promises what holds for
+ * both. *both is what it had for host memory. */
+static bool moves_gpu(const struct fy_transport *transport, struct ferry_caps *both)
+{
+    struct ferry_caps gpu = {.size = sizeof(gpu)};
+    if (transport->ops.query(transport->handle, FERRY_MEMORY_GPU, &gpu) != FERRY_OK)
+        return false;
+    const uint32_t promises = FERRY_CAP_GET | FERRY_CAP_PUT_SIGNAL | FERRY_CAP_SIGNAL_STRONG | FERRY_CAP_FENCED |
+                              FERRY_CAP_FENCE_CALL | FERRY_CAP_UNREGISTERED_LOCAL | FERRY_CAP_QUIET_PEER | FERRY_CAP_REMOTE_DATA;
+    both->flags &= gpu.flags | ~promises;
+    both->order &= gpu.order;
+    both->copy_max = gpu.copy_max < both->copy_max ? gpu.copy_max : both->copy_max;
+    both->message_max = gpu.message_max < both->message_max ? gpu.message_max : both->message_max;
+    return true;
+}
+
 static void lane_fill(struct fy_lane *lane, struct fy_transport *transport, uint32_t index)
 {
-    const struct ferry_caps *caps = &transport->caps;
+    const struct ferry_caps *caps = &lane->promised;
+    lane->promised = transport->caps;
+    lane->finds_local = moves_gpu(transport, &lane->promised);
     lane->handle = transport->handle;
     lane->ops = &transport->ops;
     lane->caps = caps;
@@ -44,8 +62,8 @@ static void lane_fill(struct fy_lane *lane, struct fy_transport *transport, uint
     lane->counted = (caps->flags & FERRY_CAP_REMOTE_DATA) && !(caps->flags & (FERRY_CAP_FENCED | FERRY_CAP_FENCE_CALL)) &&
                     !(caps->order & FERRY_ORDER_PUT_PUT);
     lane->made_amo = lane->must_register || lane->counted;
-    lane->simple_max = lane->must_register || lane->counted ? 0 : caps->message_max;
-    lane->get_max = caps->flags & FERRY_CAP_GET && !lane->must_register ? caps->message_max : 0;
+    lane->simple_max = lane->must_register || lane->finds_local || lane->counted ? 0 : caps->message_max;
+    lane->get_max = caps->flags & FERRY_CAP_GET && !lane->must_register && !lane->finds_local ? caps->message_max : 0;
     lane->copy_max = caps->copy_max;
     lane->signal_native = (caps->flags & FERRY_CAP_PUT_SIGNAL) && !lane->counted;
     lane->signal_strong = caps->flags & FERRY_CAP_SIGNAL_STRONG;

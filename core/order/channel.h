@@ -39,7 +39,8 @@
 struct fy_lane {
     struct ferry_transport *handle;
     const struct ferry_host_ops *ops;
-    const struct ferry_caps *caps;
+    const struct ferry_caps *caps; /* &promised */
+    struct ferry_caps promised;    /* what holds for every kind of memory that it moves */
     /* FY_DID_ bits of earlier operations after which the transport itself does not order a put / an atomic; in the
      * BEFORE place, and for `strong` signals in the SINCE place too */
     uint32_t unordered_put, unordered_amo;
@@ -53,6 +54,7 @@ struct fy_lane {
     bool signal_native;  /* put_signal is native, */
     bool signal_strong;  /* and strong */
     bool must_register;  /* no unregistered local memory */
+    bool finds_local;    /* local memory may be of a kind to which only its registration leads */
     bool made_amo;       /* atomics go through fy_amo_made, native or not */
     bool counted;        /* strong signals are ordered by remote completion data: every put carries some */
 };

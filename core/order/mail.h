@@ -43,6 +43,7 @@ bool fy_mail_unpack_reply(const uint64_t *words, uint64_t lap, uint64_t *value, 
 struct fy_mail_area {
     uint64_t ring[FY_MAIL_SLOTS][FY_MAIL_WORDS]; /* written by the peer: its requests */
     uint64_t replies[FY_MAIL_SLOTS][2];          /* written by the peer: its replies to this PE's requests */
+    uint64_t scratch[8];                         /* this PE's, areas[0] only: the word that is being updated by puts and gets */
     uint64_t answers[FY_MAIL_SLOTS][2];          /* this PE's: where replies to the peer lie until they are sent */
 };
 
@@ -75,6 +76,14 @@ struct fy_mail_peer {
 };
 
 struct fy_mail_source;
+struct fy_reply;
+
+/* One atomic at a time on memory that the CPU may not touch: a get from this very PE, a put back. */
+struct fy_update {
+    struct fy_reply *reply; /* NULL: none */
+    bool stored;            /* the put was posted; else the get */
+    uint64_t ticket;
+};
 
 struct fy_mail {
     struct fy_mail_area *areas; /* by peer, symmetric */
@@ -85,6 +94,7 @@ struct fy_mail {
     _Atomic(struct fy_mail_source *) *sources;
     _Atomic(struct fy_mail_source *) *active; /* the same, in the order they came; the first n_active */
     _Atomic uint32_t n_active;
+    struct fy_update update;    /* under world->serving */
 };
 
 /* Bytes of symmetric memory that fy_mail_create wants. */

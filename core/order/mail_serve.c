@@ -34,10 +34,13 @@ static char *named(struct fy_heap *heap, uint32_t segment, uint64_t offset, uint
 static void apply_amo(struct fy_world *world, struct fy_reply *reply, const struct fy_mail_request *r)
 {
     char *at = named(world->heap, r->segment, r->offset, r->width);
+    bool host = at && fy_heap_segment(world->heap, r->segment)->kind == FERRY_MEMORY_HOST;
     reply->state = FY_REPLY_READY;
     reply->value = 0;
     if (!at || (uintptr_t)at & (r->width - 1u) || r->amo >= FERRY_AMO_KINDS)
         reply->status = FERRY_ERR_ARG;
+    else if (!host)
+        reply->state = FY_REPLY_UPDATE;
     else if (r->width == 8)
         reply->value = fy_direct_update((uint64_t *)(void *)at, r->amo, r->operand, r->compare);
     else
@@ -227,6 +230,8 @@ static bool move_reply(struct ferry_ctx *ctx, struct fy_mail_source *source, uin
 {
     struct fy_reply *reply = &source->replies[slot];
     bool moved = false;
+    if (reply->state == FY_REPLY_UPDATE)
+        moved |= fy_mail_update(ctx, reply);
     if (reply->state == FY_REPLY_DATA)
         moved |= put_data(ctx, source, reply);
     if (reply->state == FY_REPLY_WAIT && move_wave(ctx, source, ctx->flows[source->pe].lane, reply->wave)) {
@@ -259,8 +264,12 @@ static bool move_replies(struct ferry_ctx *ctx, struct fy_mail_source *source)
 
 static bool serve(struct fy_world *world, struct fy_mail_source *source)
 {
-    if (source->gone)
+    struct fy_update *update = &world->mail->update;
+    if (source->gone) {
+        if (update->reply >= source->replies && update->reply < source->replies + FY_MAIL_SLOTS)
+            *update = (struct fy_update){0}; /* nobody waits for it; others do for their turn */
         return false;
+    }
     bool moved = try_held(world, source);
     moved |= read_ring(world, source);
     moved |= move_replies(world->mail->ctx, source);

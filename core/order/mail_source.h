@@ -9,6 +9,7 @@
 /* What is still to be done about a request that was carried out. */
 enum fy_reply_state {
     FY_REPLY_NONE,  /* nothing: the slot is the initiator's */
+    FY_REPLY_UPDATE, /* AMO on memory that the CPU may not touch: not begun, or under way */
     FY_REPLY_DATA,  /* GET: the data is to be put */
     FY_REPLY_WAIT,  /* GET: the data has to be complete before the reply, because nothing else orders the two */
     FY_REPLY_READY, /* the reply is to be put */
@@ -39,5 +40,9 @@ struct fy_mail_source {
     uint64_t waves, landed, ticket;
     uint32_t **counts;       /* [channel][epoch]: puts that arrived */
 };
+
+/* mail_update.c: begins the update of a reply that waits for it, or moves it along; true: something moved. Under
+ * world->serving, and the lock of ctx. */
+bool fy_mail_update(struct ferry_ctx *ctx, struct fy_reply *reply);
 
 #endif

@@ -33,6 +33,8 @@ int fy_rma_careful(struct ferry_ctx *ctx, struct fy_flow *flow, struct ferry_op 
 int fy_null_buffer(struct ferry_ctx *ctx, uint32_t pe, size_t length, int kind);
 /* An atomic that the transport of the puts has no native form of, or may not do on that memory. */
 int fy_amo_made(struct ferry_ctx *ctx, const struct fy_amo_call *call, uint32_t pe);
+/* What an atomic leaves in a word that held `before`. 4 bytes: the low half of it. */
+uint64_t fy_amo_result(unsigned kind, uint64_t before, uint64_t operand, uint64_t compare);
 /* A put of words from the stack; they are copied. The flow has begun it. */
 int fy_words_put(struct ferry_ctx *ctx, struct fy_flow *flow, struct ferry_op *op);
 /* A get by mailbox; unless `blocking`, `dest` is filled by quiet. */

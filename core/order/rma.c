@@ -96,14 +96,14 @@ static int get_bounced(struct ferry_ctx *ctx, struct fy_flow *flow, const struct
     return FERRY_DONE;
 }
 
-/* The transport wants registered memory, and the caller's may be any. */
+/* The transport wants registered memory, or the registration of what has one; the caller's may be any. */
 static int post_registered(struct ferry_ctx *ctx, struct fy_flow *flow, struct ferry_op *op)
 {
     const struct fy_lane *lane = flow->lane;
     op->region = fy_heap_region(ctx->heap, lane->index, op->local, op->length);
-    if (!op->region && op->kind == FERRY_OP_PUT && op->length <= lane->copy_max)
+    if (!op->region && lane->must_register && op->kind == FERRY_OP_PUT && op->length <= lane->copy_max)
         op->flags |= FERRY_OP_COPY;
-    if (op->region || op->flags & FERRY_OP_COPY)
+    if (op->region || op->flags & FERRY_OP_COPY || !lane->must_register)
         return post_all(ctx, flow, op, lane->caps->message_max);
     if (op->length <= ctx->world->bounce)
         return op->kind == FERRY_OP_PUT ? put_bounced(ctx, flow, op) : get_bounced(ctx, flow, op);
@@ -114,7 +114,7 @@ static int post_registered(struct ferry_ctx *ctx, struct fy_flow *flow, struct f
 int fy_rma_careful(struct ferry_ctx *ctx, struct fy_flow *flow, struct ferry_op *op)
 {
     const struct fy_lane *lane = flow->lane;
-    return lane->must_register ? post_registered(ctx, flow, op) : post_all(ctx, flow, op, lane->caps->message_max);
+    return lane->must_register || lane->finds_local ? post_registered(ctx, flow, op) : post_all(ctx, flow, op, lane->caps->message_max);
 }
 
 int fy_words_put(struct ferry_ctx *ctx, struct fy_flow *flow, struct ferry_op *op)
