@@ -14,6 +14,7 @@ const struct rule_group fy_rule_groups[] = {
     {"signals", fy_rules_signals},
     {"wait", fy_rules_wait},
     {"contexts", fy_rules_contexts},
+    {"life", fy_rules_life},
     {NULL, NULL},
 };
 /* clang-format on */
