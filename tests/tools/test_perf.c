@@ -124,7 +124,7 @@ static void test_sweep_and_reuse(void **state)
     }
 }
 
-/* A transport without gets: the rest is measured, and a test that needs them fails if it was asked for by name. */
+/* A transport that has little: the core makes the rest, and every test is measured. */
 static void test_what_a_transport_lacks(void **state)
 {
     (void)state;
@@ -132,16 +132,9 @@ static void test_what_a_transport_lacks(void **state)
     snprintf(setting, sizeof setting, "FERRY_TRANSPORT=%s", getenv("TOOLS_MINIMAL"));
     struct command c = {.settings = ARGS(setting)};
     json_t *root = run_json(&c, ARGS(run, "-n", "2", perf, "--json", "all", "-i", "2", "--warmup", "0"));
-    assert_int_equal(json_array_size(root), 13);
-    for (size_t i = 0; i < 13; i++)
-        assert_null(strstr(text_of(json_array_get(root, i), "test"), "get"));
-    assert_int_equal(count_pieces(c.error_text, c.error_length, "get_lat: FERRY_ERR_UNSUPPORTED: "), 1);
-    assert_int_equal(count_pieces(c.error_text, c.error_length, "cswap_lat: FERRY_ERR_UNSUPPORTED: "), 1);
+    assert_int_equal(json_array_size(root), 17);
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "FERRY_ERR_"), 0);
     json_decref(root);
-    command_release(&c);
-
-    c.settings = ARGS(setting);
-    assert_int_equal(command_run(&c, ARGS(run, "-n", "2", perf, "get_lat")), 1);
     command_release(&c);
 }
 
