@@ -17,6 +17,13 @@ void order_after_signal(struct pe *pe);
 #define ORDER_LONGEST 100001u
 size_t order_lengths(struct pe *pe, size_t lengths[ORDER_LENGTHS]);
 
+/* Whether a put may serve as a flag that is watched. The thread sanitizer knows no word that arrives byte by byte. */
+#ifdef __SANITIZE_THREAD__
+#define ORDER_WATCHES_PUTS 0
+#else
+#define ORDER_WATCHES_PUTS 1
+#endif
+
 /* A value of which each byte differs from that of the round before. */
 static inline uint64_t order_value(uint64_t round)
 {

@@ -159,7 +159,8 @@ static void draw_steps(enum family earlier, uint64_t r, struct step *step)
 
     for (unsigned i = 0; i < PIECES; i++)
         step[i] = plan(earlier, rule_draw(&state) >> 7, r * (PIECES + 1) + i);
-    step[PIECES] = plan(r % FAMILIES, rule_draw(&state) >> 7, r);
+    step[PIECES] =
+        plan(r % FAMILIES == BY_PUT && !ORDER_WATCHES_PUTS ? BY_ATOMIC : r % FAMILIES, rule_draw(&state) >> 7, r);
 }
 
 static void rows(struct pe *pe, ferry_ctx_t *ctx, enum family earlier, struct place *places, uint64_t *ready)

@@ -214,18 +214,19 @@ static void same_usage(struct pe *pe, const struct pes_usage *before)
 static void some_work(struct pe *pe)
 {
     uint64_t *word = ferry_calloc(pe->job, 1, 8);
-    uint8_t *data = ferry_calloc(pe->job, 1, BYTES);
+    uint8_t *data = ferry_calloc(pe->job, (size_t)pe->n, BYTES), *mine;
     static const uint8_t source[BYTES];
 
     if (!EXPECT(pe, word && data))
         return;
+    mine = data + (size_t)pe->rank * BYTES;
     for (int to = 0; to < pe->n; to++) {
         EXPECT_OK(pe, ferry_atomic_inc(pe->ctx, word, to));
-        EXPECT_OK(pe, ferry_put_nbi(pe->ctx, data, source, BYTES, to));
+        EXPECT_OK(pe, ferry_put_nbi(pe->ctx, mine, source, BYTES, to));
     }
     EXPECT_OK(pe, ferry_wait_until(pe->job, word, FERRY_CMP_EQ, (uint64_t)pe->n));
     for (int to = 0; to < pe->n; to++) /* left for finalize */
-        EXPECT_OK(pe, ferry_put_nbi(pe->ctx, data, source, BYTES, to));
+        EXPECT_OK(pe, ferry_put_nbi(pe->ctx, mine, source, BYTES, to));
 }
 
 static void good_job(struct pe *pe, int n)
