@@ -144,19 +144,23 @@ static bool move_wave(struct ferry_ctx *ctx, struct fy_mail_source *source, cons
     return source->landed >= wanted;
 }
 
-/* Puts without waiting; false: later, or never (source->gone). */
-static bool put_now(struct ferry_ctx *ctx, struct fy_mail_source *source, struct ferry_op *op)
+/* Puts what is behind the first *done bytes, without waiting; false: later, from *done on, or never (source->gone). */
+static bool put_now(struct ferry_ctx *ctx, struct fy_mail_source *source, struct ferry_op *op, uint64_t *done)
 {
     struct fy_flow *flow = &ctx->flows[source->pe];
     const struct fy_lane *lane = flow->lane;
     struct ferry_op part = *op;
     size_t most = op->flags & FERRY_OP_WORD ? lane->caps->message_max & ~(size_t)7 : lane->caps->message_max;
-    for (size_t left = op->length; left; left -= part.length) {
-        part.length = left < most ? left : most;
+    part.local = (char *)part.local + *done;
+    part.offset += *done;
+    if (*done)
+        part.flags &= ~FERRY_OP_FENCED;
+    while (*done < op->length) {
+        part.length = op->length - *done < most ? op->length - *done : most;
         int rc = lane->ops->rma(lane->handle, ctx->id, &part);
         if (rc == FERRY_AGAIN) {
             lane->ops->progress(lane->handle, ctx->id);
-            return false; /* from the start again: the same bytes to the same place */
+            return false; /* goes on from here: a queue may be too short for all of it */
         }
         if (rc < 0) {
             source->gone = true;
@@ -165,6 +169,7 @@ static bool put_now(struct ferry_ctx *ctx, struct fy_mail_source *source, struct
         part.flags &= ~FERRY_OP_FENCED;
         part.local = (char *)part.local + part.length;
         part.offset += part.length;
+        *done += part.length;
     }
     if (!(flow->did & FY_DID_SET(FY_DID_OUT)))
         fy_flow_list(ctx, flow, source->pe);
@@ -186,7 +191,7 @@ static bool put_data(struct ferry_ctx *ctx, struct fy_mail_source *source, struc
     }
     struct ferry_op op = {.kind = FERRY_OP_PUT, .peer = source->pe, .local = from, .key = place.key, .offset = place.offset,
                           .length = r->length, .region = fy_heap_region(ctx->heap, lane->index, from, r->length)};
-    if (r->length && !put_now(ctx, source, &op))
+    if (r->length && !put_now(ctx, source, &op, &reply->done))
         return false;
     reply->wave = coming_wave(source);
     bool orders = lane->caps->order & FERRY_ORDER_PUT_PUT || lane->caps->flags & (FERRY_CAP_FENCED | FERRY_CAP_FENCE_CALL);
@@ -217,7 +222,8 @@ static bool put_reply(struct ferry_ctx *ctx, struct fy_mail_source *source, stru
         op.flags |= FERRY_OP_FENCED;
     else if (reply->behind && lane->caps->flags & FERRY_CAP_FENCE_CALL)
         lane->ops->fence(lane->handle, ctx->id, source->pe);
-    if (!put_now(ctx, source, &op))
+    uint64_t done = 0; /* two words: one part, or as good as that where a word is the most */
+    if (!put_now(ctx, source, &op, &done))
         return false;
     if (!copies)
         reply->wave = coming_wave(source);

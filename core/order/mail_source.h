@@ -22,6 +22,7 @@ struct fy_reply {
     uint64_t number; /* of the request */
     uint64_t value;
     uint64_t wave; /* the ticket that will cover what was put last for this slot; see fy_mail_source.waves */
+    uint64_t done; /* bytes of the data that were put */
     struct fy_mail_request request; /* GET */
 };
 
