@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Channels: a completion queue, the table of queue pairs by peer, and prebuilt requests.
+ * Setup thread; nothing else uses a channel while it is opened or closed. */
+#include "ibrc.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PEERS_AT_FULL_DEPTH 16 /* for more peers at once, the channel's room is the limit */
+
+static void prebuild(struct fy_ib_channel *c)
+{
+    for (int i = 0; i < FY_IB_BATCH; i++) {
+        c->wr[i].next = i + 1 < FY_IB_BATCH ? &c->wr[i + 1] : NULL;
+        c->wr[i].sg_list = &c->sge[i];
+        c->wr[i].num_sge = 1;
+    }
+}
+
+/* An error flushes every request with a completion of its own, so there is an entry for each, and for one flush per
+ * peer. */
+static int make_queue(struct ferry_transport *t, struct fy_ib_channel *c)
+{
+    struct fy_ib_device *d = &t->devices[c->device];
+    uint64_t peers = t->n_pes < PEERS_AT_FULL_DEPTH ? t->n_pes : PEERS_AT_FULL_DEPTH;
+    uint64_t entries = peers * t->depth + t->n_pes;
+
+    if (d->attr.max_cqe > 0 && entries > (uint64_t)d->attr.max_cqe)
+        entries = (uint64_t)d->attr.max_cqe;
+    if (entries < (uint64_t)t->n_pes + FY_IB_BATCH)
+        return fy_ib_fail(t, -1, FERRY_ERR_LIMIT, 0, "use fewer PEs per job on this device",
+                          "RDMA device %s has completion queues of %d entries, too few for %u PEs", d->name,
+                          d->attr.max_cqe, t->n_pes);
+    c->cq = ibv_create_cq(d->context, (int)entries, NULL, NULL, 0);
+    if (!c->cq)
+        return fy_ib_fail(t, -1, FERRY_ERR_TRANSPORT, errno, "lower FERRY_IBRC_QUEUE_DEPTH, or raise RLIMIT_MEMLOCK",
+                          "cannot create a completion queue of %d entries on %s: %s", (int)entries, d->name,
+                          strerror(errno));
+    c->room = (uint32_t)(entries - t->n_pes);
+    return FERRY_OK;
+}
+
+static void drop_all(struct fy_ib_qp *q)
+{
+    while (q) {
+        struct fy_ib_qp *next = q->next;
+        ibv_destroy_qp(q->qp);
+        free(q->epoch);
+        free(q);
+        q = next;
+    }
+}
+
+static void drop_channel(struct fy_ib_channel *c)
+{
+    drop_all(c->connected);
+    drop_all(c->starting);
+    if (c->cq)
+        ibv_destroy_cq(c->cq);
+    free(c->qps);
+    free(c->stash);
+    free(c);
+}
+
+int fy_ib_open_channel(struct ferry_transport *t, uint32_t channel)
+{
+    struct fy_ib_channel *c;
+    int rc;
+
+    if (channel >= t->max_channels)
+        return FERRY_ERR_LIMIT;
+    if (t->channels[channel])
+        return FERRY_OK;
+    c = calloc(1, sizeof *c);
+    if (!c)
+        return FERRY_ERR_NOMEM;
+    c->id = channel;
+    c->rail = channel % t->n_rails;
+    c->device = t->rails[c->rail].device;
+    c->epoch = 1;
+    c->dummy = t->scratch + 8; /* a line of its own: peers' flushes name the first word */
+    c->dummy_key = t->devices[c->device].scratch_mr->lkey;
+    c->stash_size = t->inline_max;
+    c->qps = calloc(t->n_pes, sizeof(struct fy_ib_qp *));
+    c->stash = malloc((size_t)FY_IB_BATCH * c->stash_size);
+    prebuild(c);
+    rc = c->qps && c->stash ? make_queue(t, c)
+                            : fy_ib_fail(t, -1, FERRY_ERR_NOMEM, ENOMEM, "", "no memory for channel %u", channel);
+    if (rc) {
+        drop_channel(c);
+        return rc;
+    }
+    __atomic_store_n(&t->channels[channel], c, __ATOMIC_RELEASE); /* query_error looks from any thread */
+    return FERRY_OK;
+}
+
+int fy_ib_close_channel(struct ferry_transport *t, uint32_t channel)
+{
+    struct fy_ib_channel *c = channel < t->max_channels ? t->channels[channel] : NULL;
+
+    if (!c)
+        return FERRY_OK;
+    t->core->log(t->core, FERRY_LOG_DEBUG, "channel %u: %llu doorbells, %llu signalled, %llu fenced requests", channel,
+                 (unsigned long long)c->doorbells, (unsigned long long)c->signals, (unsigned long long)c->fences);
+    pthread_mutex_lock(&t->lock); /* query_error looks from any thread */
+    __atomic_store_n(&t->channels[channel], NULL, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&t->lock);
+    drop_channel(c);
+    return FERRY_OK;
+}
+
+void fy_ib_channels_close(struct ferry_transport *t)
+{
+    for (uint32_t i = 0; t->channels && i < t->max_channels; i++)
+        fy_ib_close_channel(t, i);
+    free(t->channels);
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What went wrong: failures of calls, and the first bad completion of each queue pair, with what to do about it.
+ * Any thread; records lie under the lock of the instance. */
+#include "ibrc.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void describe(struct ferry_error *e, int64_t peer, int status, int64_t library, const char *hint)
+{
+    memset(e, 0, sizeof *e);
+    e->size = sizeof *e;
+    e->status = status;
+    e->peer = (int32_t)peer;
+    e->channel = -1;
+    e->operation = -1;
+    e->library_status = library;
+    snprintf(e->hint, sizeof e->hint, "%s", hint);
+}
+
+int fy_ib_fail(struct ferry_transport *t, int64_t peer, int status, int error, const char *hint, const char *format,
+               ...)
+{
+    va_list args;
+
+    pthread_mutex_lock(&t->lock);
+    describe(&t->failure, peer, status, error, hint);
+    va_start(args, format);
+    vsnprintf(t->failure.message, sizeof t->failure.message, format, args);
+    va_end(args);
+    pthread_mutex_unlock(&t->lock);
+    return status;
+}
+
+static struct fy_ib_qp *find(struct ferry_transport *t, uint32_t channel, uint32_t peer)
+{
+    struct fy_ib_channel *c = NULL;
+
+    if (channel < t->max_channels && peer < t->n_pes)
+        c = __atomic_load_n(&t->channels[channel], __ATOMIC_ACQUIRE);
+    return c ? __atomic_load_n(&c->qps[peer], __ATOMIC_ACQUIRE) : NULL;
+}
+
+int fy_ib_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_error *record)
+{
+    uint32_t size = record->size;
+    struct ferry_error e;
+    struct fy_ib_qp *q;
+
+    pthread_mutex_lock(&t->lock); /* a channel is closed under it */
+    q = find(t, channel, peer);
+    e = q && q->error.status ? q->error : t->failure;
+    pthread_mutex_unlock(&t->lock);
+    if (peer != FERRY_PEER_ALL && e.peer >= 0 && (uint32_t)e.peer != peer)
+        describe(&e, peer, FERRY_OK, 0, "");
+    memcpy(record, &e, size < sizeof e ? size : sizeof e);
+    record->size = size;
+    return FERRY_OK;
+}
+
+/* What a completion status means for the caller. */
+static const struct meaning {
+    int wc, status;
+    const char *hint;
+} meanings[] = {
+    {IBV_WC_RETRY_EXC_ERR, FERRY_ERR_PEER,
+     "the peer is dead or cannot be reached: check the peer, the GID, the MTU and the route between the two ports"},
+    {IBV_WC_RNR_RETRY_EXC_ERR, FERRY_ERR_PEER, "the peer takes no requests: is it of the same build?"},
+    {IBV_WC_REM_ACCESS_ERR, FERRY_ERR_ACCESS,
+     "the target refused key or bounds: the memory was freed, or lies outside what it registered"},
+    {IBV_WC_REM_INV_REQ_ERR, FERRY_ERR_ACCESS, "the target's queue pair does not allow this operation, or its length"},
+    {IBV_WC_REM_OP_ERR, FERRY_ERR_PEER, "the target's device could not carry it out: look at its kernel log"},
+    {IBV_WC_REM_ABORT_ERR, FERRY_ERR_PEER, "the target's device gave up: look at its kernel log"},
+    {IBV_WC_LOC_PROT_ERR, FERRY_ERR_TRANSPORT, "the source is not registered, or no longer"},
+    {IBV_WC_LOC_LEN_ERR, FERRY_ERR_TRANSPORT, "the message is longer than the port takes"},
+    {IBV_WC_LOC_QP_OP_ERR, FERRY_ERR_TRANSPORT,
+     "the device refused the request: is the port up, the source registered?"},
+    {IBV_WC_LOC_ACCESS_ERR, FERRY_ERR_TRANSPORT, "the local memory is registered read-only"},
+    {IBV_WC_WR_FLUSH_ERR, FERRY_ERR_TRANSPORT, "the queue pair left its state: was the port or the device lost?"},
+    {IBV_WC_FATAL_ERR, FERRY_ERR_DEVICE, "the device failed: look at the kernel log"},
+};
+
+static const struct meaning *meaning_of(int wc)
+{
+    static const struct meaning other = {0, FERRY_ERR_TRANSPORT, "look at the kernel log and the counters of the port"};
+
+    for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
+        if (meanings[i].wc == wc)
+            return &meanings[i];
+    return &other;
+}
+
+static void keep(struct ferry_transport *t, struct fy_ib_qp *q, const struct ferry_error *e)
+{
+    int none = 0;
+
+    pthread_mutex_lock(&t->lock);
+    if (!q->error.status)
+        q->error = *e;
+    pthread_mutex_unlock(&t->lock);
+    __atomic_compare_exchange_n(&q->status, &none, e->status, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
+static void fill(struct ferry_transport *t, struct fy_ib_qp *q, struct ferry_error *e)
+{
+    e->channel = (int32_t)q->channel;
+    snprintf(e->device, sizeof e->device, "%.48s:%u", t->devices[q->device].name, q->rail->port);
+}
+
+void fy_ib_completion_error(struct ferry_transport *t, struct fy_ib_qp *q, const struct ibv_wc *wc)
+{
+    const struct meaning *m = meaning_of((int)wc->status);
+    struct ferry_error e;
+
+    if (__atomic_load_n(&q->status, __ATOMIC_ACQUIRE))
+        return;
+    describe(&e, q->peer, m->status, (int64_t)wc->status, m->hint);
+    fill(t, q, &e);
+    e.vendor = wc->vendor_err;
+    snprintf(
+        e.message, sizeof e.message,
+        "%s: an operation of channel %u to pe %u, queue pair 0x%x, request %u, ended with %s (status %d, vendor 0x%x)",
+        e.device, q->channel, q->peer, q->qp->qp_num, (unsigned)wc->wr_id, ibv_wc_status_str(wc->status),
+        (int)wc->status, wc->vendor_err);
+    keep(t, q, &e);
+}
+
+void fy_ib_qp_error(struct ferry_transport *t, struct fy_ib_qp *q, int status, int64_t library, const char *what,
+                    const char *hint)
+{
+    struct ferry_error e;
+
+    describe(&e, q->peer, status, library, hint);
+    fill(t, q, &e);
+    snprintf(e.message, sizeof e.message, "%s: channel %u to pe %u, queue pair 0x%x: %s%s%s", e.device, q->channel,
+             q->peer, q->qp->qp_num, what, library ? ": " : "", library ? strerror((int)library) : "");
+    keep(t, q, &e);
+}

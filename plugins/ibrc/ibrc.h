@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files of the ibrc plugin share: the instance, its devices, rails, channels and queue pairs.
+ * Who may touch a field is said at the field; the functions are grouped by file, with the thread that calls them. */
+#ifndef FY_IBRC_IBRC_H
+#define FY_IBRC_IBRC_H
+
+#include <ferry/transport.h>
+#include <infiniband/verbs.h>
+
+#include <pthread.h>
+
+#define FY_IB_RAILS  8              /* ports that one PE uses, and devices */
+#define FY_IB_BATCH  32             /* requests behind one doorbell */
+#define FY_IB_SIGNAL 32             /* at least every so many requests one is signalled */
+#define FY_IB_POLL   16             /* completions taken at once */
+#define FY_IB_BULK   ((size_t)8192) /* a longer put is signalled: its completion costs little beside it */
+#define FY_IB_MAGIC  0x46596962u
+
+/* The options, checked. Constant after open. */
+struct fy_ib_options {
+    const char *devices;
+    int rails, gid_index, family, pkey_index, sl, traffic_class, mtu, timeout, retry_count, rnr_timer, hop_limit,
+        flow_label;
+    uint32_t depth, inline_size;
+    int relaxed;
+};
+
+/* Constant after open, but for `failed`. */
+struct fy_ib_device {
+    struct ibv_context *context;
+    struct ibv_pd *pd;
+    struct ibv_cq *idle_cq;    /* of queue pairs that only serve: nothing completes there */
+    struct ibv_mr *scratch_mr; /* over `scratch` of the instance */
+    struct ibv_device_attr attr;
+    char name[IBV_SYSFS_NAME_MAX];
+    struct ferry_transport *t;
+    int watched;
+    _Atomic int failed;
+};
+
+/* A port in use. Constant after open. */
+struct fy_ib_rail {
+    uint32_t device; /* index */
+    uint8_t port;
+    uint8_t gid_index, gid_type, family; /* family 4 or 6; gid_type an enum ibv_gid_type */
+    int global;                          /* 1: addressed by GID */
+    union ibv_gid gid;
+    struct ibv_port_attr attr;
+};
+
+/* Blob of START and of SERVE's answer. All numbers in host order: a job has one byte order. */
+struct fy_ib_hello {
+    uint32_t magic, qpn, psn, device;
+    uint64_t scratch;
+    uint32_t scratch_key;
+    uint16_t lid;
+    uint8_t rail, one_device, global, gid_type, family, link_layer, mtu, rd_atomic;
+    uint8_t gid[16];
+};
+
+/* One initiating queue pair, of (channel, peer). Channel thread, but for status and error (lock of the instance). */
+struct fy_ib_qp {
+    struct ibv_qp *qp;
+    struct fy_ib_qp *next; /* of the channel's connected ones, or those being connected */
+    uint32_t peer, channel;
+    uint32_t device, target; /* indices of devices: ours, for lkeys, and the peer's, for rkeys */
+    uint32_t room;           /* requests in flight, at most; one slot more is kept for the flush */
+    uint32_t inline_max;
+    uint32_t mask;                       /* of epoch */
+    uint64_t posted, retired, signalled; /* counts of requests */
+    uint64_t atomics;                    /* `posted` of the last atomic */
+    uint64_t border;  /* a put must not start before this many are retired: atomics before a fenced operation */
+    uint32_t *epoch;  /* of each request in flight: the channel's when it was posted */
+    uint64_t scratch; /* at the peer, for flushes */
+    uint32_t scratch_key;
+    _Atomic int status;
+    struct ferry_error error;
+    struct fy_ib_rail *rail;
+};
+
+/* Channel thread; the arrays are made by the setup thread. */
+struct fy_ib_channel {
+    struct ibv_cq *cq;
+    struct fy_ib_qp **qps;      /* by peer; NULL: not connected */
+    struct fy_ib_qp *connected; /* list */
+    struct fy_ib_qp *starting;  /* list; setup thread */
+    uint32_t id, rail, device;
+    uint32_t room;        /* requests that the completion queue has room for */
+    uint32_t outstanding; /* posted and not retired, over all peers */
+    uint32_t epoch;       /* grows with each ticket for all peers */
+    uint32_t waiting;     /* requests of `wr` that wait for the doorbell */
+    struct fy_ib_qp *waiting_for;
+    uint32_t dummy_key; /* lkey of `dummy` */
+    uint32_t stash_size;
+    uint64_t *dummy; /* where values land that nobody fetches */
+    char *stash;     /* FY_IB_BATCH × stash_size: inline data behind a late doorbell */
+    uint64_t operands[FY_IB_BATCH];
+    struct ibv_send_wr wr[FY_IB_BATCH];
+    struct ibv_sge sge[FY_IB_BATCH];
+    uint64_t doorbells, signals, fences; /* counts, for tests and the log at close */
+};
+
+/* A queue pair that serves a peer's channel. List under the lock of the instance. */
+struct fy_ib_passive {
+    struct fy_ib_passive *next;
+    struct ibv_qp *qp;
+    uint32_t peer, channel;
+};
+
+struct ferry_region {
+    struct ferry_region *next; /* setup thread */
+    char *address;
+    size_t length;
+    struct ibv_mr *mr[FY_IB_RAILS];   /* by device */
+    struct ibv_mr *bulk[FY_IB_RAILS]; /* with relaxed ordering; else NULL */
+    uint32_t lkey[FY_IB_RAILS];
+};
+
+struct ferry_rkey {
+    struct ferry_rkey *next; /* setup thread */
+    uint64_t address;
+    uint32_t strict[FY_IB_RAILS], bulk[FY_IB_RAILS]; /* by device of the peer */
+};
+
+struct ferry_transport {
+    const struct ferry_core *core;
+    uint32_t my_pe, n_pes, max_channels;
+    struct fy_ib_options options;
+    uint32_t n_devices, n_rails;
+    struct fy_ib_device devices[FY_IB_RAILS];
+    struct fy_ib_rail rails[FY_IB_RAILS];
+    struct fy_ib_channel **channels; /* by number; setup thread writes */
+    struct ferry_region *regions;
+    struct ferry_rkey *keys;
+    uint64_t *scratch; /* a page: zero-length flushes of peers name it, and unfetched values land in it */
+    uint32_t inline_max, depth;
+    size_t message_max;
+    int atomics;
+    pthread_mutex_t lock; /* over passive, failure, and the errors of queue pairs; never held while waiting */
+    struct fy_ib_passive *passive;
+    struct ferry_error failure;
+};
+
+/* options.c: setup thread. NULL, or what is wrong. */
+extern const struct ferry_option fy_ib_option_rows[];
+int fy_ib_options(const struct ferry_core *core, struct fy_ib_options *o, char *why, size_t why_size);
+/* 1: the list of devices names this port, 0: it does not, -1: it excludes it. An empty list names all. */
+int fy_ib_listed(const char *list, const char *device, unsigned port);
+
+/* device.c: setup thread. Probing keeps nothing open. */
+int fy_ib_probe(const struct ferry_core *core, struct ferry_probe *out);
+int fy_ib_devices_open(struct ferry_transport *t);
+void fy_ib_devices_close(struct ferry_transport *t);
+
+/* gid.c: setup thread. Fills the GID of a rail, or says why there is none. */
+int fy_ib_gid(struct ibv_context *context, struct ibv_pd *pd, const struct fy_ib_options *o, struct fy_ib_rail *rail,
+              char *why, size_t why_size);
+
+/* event.c: setup thread; the handler: control thread. */
+int fy_ib_events_start(struct ferry_transport *t);
+void fy_ib_events_stop(struct ferry_transport *t);
+
+/* memory.c: setup thread */
+int fy_ib_register(struct ferry_transport *t, const struct ferry_memory *memory, struct ferry_region **region);
+int fy_ib_deregister(struct ferry_transport *t, struct ferry_region *region);
+int fy_ib_export_key(struct ferry_transport *t, struct ferry_region *region, void *blob, size_t *size);
+int fy_ib_import_key(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size, struct ferry_rkey **key);
+int fy_ib_release_key(struct ferry_transport *t, struct ferry_rkey *key);
+void fy_ib_memory_close(struct ferry_transport *t);
+
+/* channel.c: setup thread */
+int fy_ib_open_channel(struct ferry_transport *t, uint32_t channel);
+int fy_ib_close_channel(struct ferry_transport *t, uint32_t channel);
+void fy_ib_channels_close(struct ferry_transport *t);
+
+/* connect.c: setup thread; SERVE: control thread */
+int fy_ib_export_endpoint(struct ferry_transport *t, void *blob, size_t *size);
+int fy_ib_reach(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size, char *why, size_t why_size);
+int fy_ib_connect(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_connect *io);
+int fy_ib_disconnect(struct ferry_transport *t, uint32_t peer);
+void fy_ib_passive_close(struct ferry_transport *t);
+
+/* qp.c: setup and control thread. Steps of one queue pair; failures are described. */
+struct ibv_qp *fy_ib_qp_make(struct ferry_transport *t, struct fy_ib_rail *rail, struct ibv_cq *cq, int serves,
+                             struct ibv_qp_cap *granted);
+int fy_ib_qp_init(struct ferry_transport *t, struct fy_ib_rail *rail, struct ibv_qp *qp);
+int fy_ib_qp_ready(struct ferry_transport *t, struct fy_ib_rail *rail, struct ibv_qp *qp,
+                   const struct fy_ib_hello *peer, uint32_t channel);
+int fy_ib_qp_send(struct ferry_transport *t, struct ibv_qp *qp, uint32_t psn, uint32_t rd_atomic);
+
+/* post.c: channel thread */
+int fy_ib_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);
+int fy_ib_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);
+int fy_ib_put_signal(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);
+/* Rings the doorbell for what waits. FERRY_OK or the error of the queue pair. */
+int fy_ib_ring(struct ferry_transport *t, struct fy_ib_channel *c);
+/* Makes the last request of a queue pair report: posts a signalled write of nothing if it would not. */
+int fy_ib_flush(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q);
+
+/* poll.c: channel thread */
+int fy_ib_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint64_t *ticket);
+int fy_ib_progress(struct ferry_transport *t, uint32_t channel);
+/* Takes what has completed: number of completions. */
+int fy_ib_poll(struct ferry_transport *t, struct fy_ib_channel *c);
+
+/* error.c: any thread. fy_ib_fail notes a failure that belongs to a call and returns `status`; error: errno or 0. */
+int fy_ib_fail(struct ferry_transport *t, int64_t peer, int status, int error, const char *hint, const char *format,
+               ...) __attribute__((format(printf, 6, 7)));
+int fy_ib_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_error *record);
+/* The first bad completion of a queue pair; later ones are silent. */
+void fy_ib_completion_error(struct ferry_transport *t, struct fy_ib_qp *q, const struct ibv_wc *wc);
+void fy_ib_qp_error(struct ferry_transport *t, struct fy_ib_qp *q, int status, int64_t library, const char *what,
+                    const char *hint);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The options of the plugin: their table, their bounds, and the list of devices.
+ * Setup thread. */
+#include "ibrc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct ferry_option fy_ib_option_rows[] = {
+    {.name = "devices",
+     .type = FERRY_OPTION_STRING,
+     .initial = "",
+     .doc = "Ports to use, as NAME or NAME:PORT, separated by commas; ^NAME:PORT excludes; empty: any active port."},
+    {.name = "rails",
+     .type = FERRY_OPTION_INT,
+     .initial = "1",
+     .doc =
+         "Ports that one PE uses, 1 to 8, channels take turns; 0: all that `devices` names. On several devices atomics "
+         "are done by the target's CPU."},
+    {.name = "gid_index",
+     .type = FERRY_OPTION_INT,
+     .initial = "-1",
+     .doc = "Index in the GID table of the port; -1: the best by version, family, scope and interface."},
+    {.name = "address_family",
+     .type = FERRY_OPTION_CHOICE,
+     .initial = "auto",
+     .choices = "auto|ipv4|ipv6",
+     .doc = "Family of RoCE addresses; auto prefers IPv4."},
+    {.name = "pkey_index",
+     .type = FERRY_OPTION_INT,
+     .initial = "0",
+     .doc = "Index in the partition key table of the port."},
+    {.name = "sl", .type = FERRY_OPTION_INT, .initial = "0", .doc = "Service level, 0 to 15."},
+    {.name = "traffic_class",
+     .type = FERRY_OPTION_INT,
+     .initial = "0",
+     .doc = "Traffic class of the GRH, 0 to 255; on RoCE the upper 6 bits are the DSCP."},
+    {.name = "mtu",
+     .type = FERRY_OPTION_CHOICE,
+     .initial = "auto",
+     .choices = "auto|256|512|1024|2048|4096",
+     .doc = "Path MTU in bytes; auto: the smaller of both ports' active one."},
+    {.name = "timeout",
+     .type = FERRY_OPTION_INT,
+     .initial = "16",
+     .doc = "Local ACK timeout, 1 to 31: 4.096 us times 2 to this power before a request is sent again."},
+    {.name = "retry_count",
+     .type = FERRY_OPTION_INT,
+     .initial = "6",
+     .doc = "Retries before a peer counts as gone, 0 to 7; rdma_rxe takes 7 as for ever."},
+    {.name = "rnr_timer",
+     .type = FERRY_OPTION_INT,
+     .initial = "12",
+     .doc = "Code of the minimum RNR NAK timer, 0 to 31."},
+    {.name = "hop_limit", .type = FERRY_OPTION_INT, .initial = "64", .doc = "Hop limit of routed packets, 1 to 255."},
+    {.name = "flow_label",
+     .type = FERRY_OPTION_INT,
+     .initial = "-1",
+     .doc = "Flow label, 20 bits, of which a RoCE v2 device makes the UDP source port; -1: one per channel and peer, "
+            "so that "
+            "channels take different paths."},
+    {.name = "queue_depth",
+     .type = FERRY_OPTION_INT,
+     .initial = "256",
+     .doc = "Requests in flight per channel and peer, 8 to 32768; the device's limit caps it."},
+    {.name = "inline_size",
+     .type = FERRY_OPTION_SIZE,
+     .initial = "220",
+     .doc = "Bytes to ask for as inline data; the device grants its own number; at least 8 are needed for signals by "
+            "SET."},
+    {.name = "relaxed_ordering",
+     .type = FERRY_OPTION_BOOL,
+     .initial = "no",
+     .doc =
+         "Lets puts of one channel be written out of order at the target (PCIe relaxed ordering); fences then wait."},
+    {.name = NULL},
+};
+
+struct bound {
+    const char *name;
+    int least, most;
+    int *value;
+};
+
+static int read_bounds(const struct ferry_core *core, const struct bound *b, char *why, size_t why_size)
+{
+    for (; b->name; b++) {
+        struct ferry_value v;
+        int rc = core->option(core, b->name, &v);
+        if (rc)
+            return rc;
+        if (v.number < b->least || v.number > b->most) {
+            snprintf(why, why_size, "FERRY_IBRC_%s=%lld is not between %d and %d", b->name, (long long)v.number,
+                     b->least, b->most);
+            for (char *s = why + 11; *s && *s != '='; s++)
+                *s = (char)(*s >= 'a' && *s <= 'z' ? *s - 'a' + 'A' : *s);
+            return FERRY_ERR_CONFIG;
+        }
+        *b->value = (int)v.number;
+    }
+    return FERRY_OK;
+}
+
+int fy_ib_options(const struct ferry_core *core, struct fy_ib_options *o, char *why, size_t why_size)
+{
+    int depth = 0, inline_size = 0;
+    const struct bound bounds[] = {
+        {"rails", 0, FY_IB_RAILS, &o->rails},
+        {"gid_index", -1, 255, &o->gid_index},
+        {"address_family", 0, 2, &o->family},
+        {"pkey_index", 0, 65535, &o->pkey_index},
+        {"sl", 0, 15, &o->sl},
+        {"traffic_class", 0, 255, &o->traffic_class},
+        {"mtu", 0, 5, &o->mtu}, /* the index is the enum ibv_mtu */
+        {"timeout", 1, 31, &o->timeout},
+        {"retry_count", 0, 7, &o->retry_count},
+        {"rnr_timer", 0, 31, &o->rnr_timer},
+        {"hop_limit", 1, 255, &o->hop_limit},
+        {"flow_label", -1, 0xfffff, &o->flow_label},
+        {"queue_depth", 8, 32768, &depth},
+        {"inline_size", 8, 4096, &inline_size},
+        {"relaxed_ordering", 0, 1, &o->relaxed},
+        {NULL, 0, 0, NULL},
+    };
+    struct ferry_value v;
+    int rc = read_bounds(core, bounds, why, why_size);
+
+    if (rc)
+        return rc;
+    rc = core->option(core, "devices", &v);
+    o->devices = rc || !v.string ? "" : v.string;
+    o->depth = (uint32_t)depth;
+    o->inline_size = (uint32_t)inline_size;
+    return rc;
+}
+
+/* One item of the list against one port. */
+static int item_names(const char *item, size_t length, const char *device, unsigned port)
+{
+    const char *colon = memchr(item, ':', length);
+    size_t name = colon ? (size_t)(colon - item) : length;
+
+    if (name != strlen(device) || memcmp(item, device, name) != 0)
+        return 0;
+    return !colon || strtoul(colon + 1, NULL, 10) == port;
+}
+
+int fy_ib_listed(const char *list, const char *device, unsigned port)
+{
+    int named = 0, includes = 0;
+
+    while (*list) {
+        size_t length = strcspn(list, ",");
+        int out = *list == '^';
+        int hit = item_names(list + out, length - (size_t)out, device, port);
+        if (hit && out)
+            return -1;
+        if (!out && length) {
+            includes = 1;
+            named |= hit;
+        }
+        list += length + (list[length] == ',');
+    }
+    return named || !includes;
+}

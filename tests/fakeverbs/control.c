@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The stand-in's state, and the functions by which tests steer it.
+ * Any thread. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct state fv = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                   .devices = 1,
+                   .port_state = IBV_PORT_ACTIVE,
+                   .inline_max = 512,
+                   .atomics = IBV_ATOMIC_HCA};
+
+__attribute__((constructor)) static void start(void)
+{
+    const char *n = getenv("FAKEVERBS_DEVICES");
+    if (n && *n >= '0' && *n <= '0' + DEVICES_MAX)
+        fv.devices = *n - '0';
+}
+
+int fv_failing(const char *call)
+{
+    if (!fv.fail_nth || strcmp(call, fv.fail_call) != 0 || --fv.fail_nth)
+        return 0;
+    return fv.fail_error;
+}
+
+void fakeverbs_fail(const char *call, int nth, int error)
+{
+    pthread_mutex_lock(&fv.lock);
+    snprintf(fv.fail_call, sizeof fv.fail_call, "%s", call);
+    fv.fail_nth = error ? nth : 0;
+    fv.fail_error = error;
+    pthread_mutex_unlock(&fv.lock);
+}
+
+void fakeverbs_complete(int nth, enum ibv_wc_status status, uint32_t vendor)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.bad_nth = nth;
+    fv.bad_status = status;
+    fv.bad_vendor = vendor;
+    pthread_mutex_unlock(&fv.lock);
+}
+
+void fakeverbs_event(const char *device, enum ibv_event_type type, int port)
+{
+    int32_t message[2] = {(int32_t)type, port};
+
+    pthread_mutex_lock(&fv.lock);
+    for (struct context *c = fv.contexts; c; c = c->next)
+        if (strcmp(c->v.context.device->name, device) == 0 && write(c->write_fd, message, sizeof message) < 0)
+            perror("fakeverbs: event");
+    pthread_mutex_unlock(&fv.lock);
+}
+
+void fakeverbs_ports(enum ibv_port_state state)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.port_state = state;
+    pthread_mutex_unlock(&fv.lock);
+}
+
+void fakeverbs_devices(int n)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.devices = n;
+    pthread_mutex_unlock(&fv.lock);
+}
+
+void fakeverbs_inline(uint32_t most)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.inline_max = most;
+    pthread_mutex_unlock(&fv.lock);
+}
+
+void fakeverbs_atomics(enum ibv_atomic_cap cap)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.atomics = cap;
+    pthread_mutex_unlock(&fv.lock);
+}
+
+struct fakeverbs_counts fakeverbs_counts(void)
+{
+    struct fakeverbs_counts now;
+
+    pthread_mutex_lock(&fv.lock);
+    now = fv.counts;
+    pthread_mutex_unlock(&fv.lock);
+    return now;
+}
+
+long fakeverbs_live(void)
+{
+    struct fakeverbs_counts c = fakeverbs_counts();
+
+    return c.contexts + c.pds + c.cqs + c.mrs + c.qps + c.ahs + c.lists + c.events;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Domains, completion queues, registrations, queue pairs and address handles of the stand-in: made, changed, destroyed.
+ * Any thread. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#undef ibv_reg_mr
+
+static int device_of(struct ibv_context *context)
+{
+    return ((struct context *)((char *)context - offsetof(struct context, v.context)))->device;
+}
+
+/* Memory for an object, unless the call is to fail; leaves the lock held if it succeeds. */
+static void *begin(const char *call, size_t size)
+{
+    void *object = calloc(1, size);
+    int error;
+
+    pthread_mutex_lock(&fv.lock);
+    error = object ? fv_failing(call) : ENOMEM;
+    if (!error)
+        return object;
+    pthread_mutex_unlock(&fv.lock);
+    free(object);
+    errno = error;
+    return NULL;
+}
+
+static int end(long *count, void *object)
+{
+    pthread_mutex_lock(&fv.lock);
+    --*count;
+    pthread_mutex_unlock(&fv.lock);
+    free(object);
+    return 0;
+}
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+    struct ibv_pd *pd = begin("alloc_pd", sizeof *pd);
+
+    if (!pd)
+        return NULL;
+    pd->context = context;
+    fv.counts.pds++;
+    pthread_mutex_unlock(&fv.lock);
+    return pd;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+    return end(&fv.counts.pds, pd);
+}
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+    struct ibv_ah *ah = begin("create_ah", sizeof *ah);
+
+    (void)attr;
+    if (!ah)
+        return NULL;
+    ah->context = pd->context;
+    fv.counts.ahs++;
+    pthread_mutex_unlock(&fv.lock);
+    return ah;
+}
+
+int ibv_destroy_ah(struct ibv_ah *ah)
+{
+    return end(&fv.counts.ahs, ah);
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
+                             int vector)
+{
+    struct ibv_wc *ring = cqe > 0 ? calloc((size_t)cqe, sizeof *ring) : NULL;
+    struct cq *cq = ring ? begin("create_cq", sizeof *cq) : NULL;
+
+    (void)cq_context, (void)channel, (void)vector;
+    if (!cq) {
+        int error = ring ? errno : EINVAL;
+        free(ring);
+        errno = error;
+        return NULL;
+    }
+    cq->v.context = context;
+    cq->v.cqe = cqe;
+    cq->ring = ring;
+    cq->size = (uint32_t)cqe;
+    fv.counts.cqs++;
+    pthread_mutex_unlock(&fv.lock);
+    return &cq->v;
+}
+
+int ibv_destroy_cq(struct ibv_cq *v)
+{
+    struct cq *cq = (struct cq *)v;
+
+    free(cq->ring);
+    return end(&fv.counts.cqs, cq);
+}
+
+/* A free place in a table of pointers; UINT32_MAX: no memory. Under the lock. */
+static uint32_t place(void ***table, uint32_t *n)
+{
+    void **more;
+
+    for (uint32_t i = 0; i < *n; i++)
+        if (!(*table)[i])
+            return i;
+    more = realloc(*table, (*n + 1) * sizeof(void *));
+    if (!more)
+        return UINT32_MAX;
+    *table = more;
+    more[*n] = NULL;
+    return (*n)++;
+}
+
+static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length, unsigned access)
+{
+    static uint32_t generation;
+    struct mr *mr = begin("reg_mr", sizeof *mr);
+    uint32_t at;
+
+    if (!mr)
+        return NULL;
+    at = place((void ***)&fv.mrs, &fv.n_mrs);
+    if (at == UINT32_MAX ||
+        ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(access & IBV_ACCESS_LOCAL_WRITE))) {
+        pthread_mutex_unlock(&fv.lock);
+        free(mr);
+        errno = at == UINT32_MAX ? ENOMEM : EINVAL;
+        return NULL;
+    }
+    mr->v.context = pd->context;
+    mr->v.pd = pd;
+    mr->v.addr = addr;
+    mr->v.length = length;
+    mr->v.lkey = mr->v.rkey = at << 12 | (++generation & 0xfff); /* a place that is used again gets another key */
+    mr->access = access;
+    mr->device = device_of(pd->context);
+    fv.mrs[at] = mr;
+    fv.counts.mrs++;
+    pthread_mutex_unlock(&fv.lock);
+    return &mr->v;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+    return reg(pd, addr, length, (unsigned)access);
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+{
+    (void)iova;
+    return reg(pd, addr, length, access);
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.mrs[mr->rkey >> 12] = NULL;
+    pthread_mutex_unlock(&fv.lock);
+    return end(&fv.counts.mrs, mr);
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+    struct qp *qp = begin("create_qp", sizeof *qp);
+    uint32_t at;
+
+    if (!qp)
+        return NULL;
+    at = place((void ***)&fv.qps, &fv.n_qps);
+    if (at == UINT32_MAX || attr->cap.max_inline_data > fv.inline_max || attr->cap.max_send_wr > 1024) {
+        pthread_mutex_unlock(&fv.lock);
+        free(qp);
+        errno = EINVAL;
+        return NULL;
+    }
+    qp->v.context = pd->context;
+    qp->v.pd = pd;
+    qp->v.send_cq = attr->send_cq;
+    qp->v.recv_cq = attr->recv_cq;
+    qp->v.qp_num = at + 0x100;
+    qp->v.state = IBV_QPS_RESET;
+    qp->cap = attr->cap;
+    qp->device = device_of(pd->context);
+    fv.qps[at] = qp;
+    fv.counts.qps++;
+    pthread_mutex_unlock(&fv.lock);
+    return &qp->v;
+}
+
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.qps[qp->qp_num - 0x100] = NULL;
+    pthread_mutex_unlock(&fv.lock);
+    return end(&fv.counts.qps, qp);
+}
+
+int ibv_modify_qp(struct ibv_qp *v, struct ibv_qp_attr *attr, int mask)
+{
+    struct qp *qp = (struct qp *)v;
+    static const struct step {
+        enum ibv_qp_state from, to;
+        int mask;
+        const char *name;
+    } steps[] = {
+        {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+         "modify_init"},
+        {IBV_QPS_INIT, IBV_QPS_RTR,
+         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+             IBV_QP_MIN_RNR_TIMER,
+         "modify_rtr"},
+        {IBV_QPS_RTR, IBV_QPS_RTS,
+         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+         "modify_rts"},
+    };
+    int error = EINVAL;
+
+    pthread_mutex_lock(&fv.lock);
+    if (attr->qp_state == IBV_QPS_ERR)
+        error = 0;
+    for (int i = 0; i < 3; i++)
+        if (v->state == steps[i].from && attr->qp_state == steps[i].to && mask == steps[i].mask)
+            error = fv_failing(steps[i].name);
+    if (!error && attr->qp_state == IBV_QPS_INIT && attr->pkey_index)
+        error = EINVAL;
+    if (!error && attr->qp_state == IBV_QPS_INIT)
+        qp->access = (unsigned)attr->qp_access_flags;
+    if (!error && attr->qp_state == IBV_QPS_RTR)
+        qp->dest = attr->dest_qp_num;
+    if (!error)
+        v->state = attr->qp_state;
+    pthread_mutex_unlock(&fv.lock);
+    return error;
+}
