@@ -24,7 +24,7 @@ static int make_queue(struct ferry_transport *t, struct fy_ib_channel *c)
 {
     struct fy_ib_device *d = &t->devices[c->device];
     uint64_t peers = t->n_pes < PEERS_AT_FULL_DEPTH ? t->n_pes : PEERS_AT_FULL_DEPTH;
-    uint64_t entries = peers * t->depth + t->n_pes;
+    uint64_t entries = (peers * t->depth > FY_IB_BATCH ? peers * t->depth : FY_IB_BATCH) + t->n_pes;
 
     if (d->attr.max_cqe > 0 && entries > (uint64_t)d->attr.max_cqe)
         entries = (uint64_t)d->attr.max_cqe;

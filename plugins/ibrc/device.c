@@ -184,11 +184,11 @@ static int open_rail(struct ferry_transport *t, const struct found *f)
     return FERRY_OK;
 }
 
-/* Ports in turn from one that depends on the PE, so that PEs of one host spread. */
+/* Ports in turn, from one that depends on the PE where PEs are to spread. */
 static int open_rails(struct ferry_transport *t, const struct scan *s)
 {
     uint32_t want = t->options.rails ? (uint32_t)t->options.rails : s->n;
-    uint32_t first = t->my_pe * want;
+    uint32_t first = t->options.spread ? t->my_pe * want : 0;
     int rc = FERRY_OK;
 
     if (want > s->n)

@@ -19,8 +19,8 @@
 /* The options, checked. Constant after open. */
 struct fy_ib_options {
     const char *devices;
-    int rails, gid_index, family, pkey_index, sl, traffic_class, mtu, timeout, retry_count, rnr_timer, hop_limit,
-        flow_label;
+    int rails, spread, gid_index, family, pkey_index, sl, traffic_class, mtu, timeout, retry_count, rnr_timer,
+        hop_limit, flow_label;
     uint32_t depth, inline_size;
     int relaxed;
 };

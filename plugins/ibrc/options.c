@@ -18,6 +18,12 @@ const struct ferry_option fy_ib_option_rows[] = {
      .doc =
          "Ports that one PE uses, 1 to 8, channels take turns; 0: all that `devices` names. On several devices atomics "
          "are done by the target's CPU."},
+    {.name = "spread",
+     .type = FERRY_OPTION_BOOL,
+     .initial = "no",
+     .doc = "PE n begins with the nth usable port, so that PEs share the NICs of a host; the ports must reach one "
+            "another. no: "
+            "every PE begins with the first."},
     {.name = "gid_index",
      .type = FERRY_OPTION_INT,
      .initial = "-1",
@@ -107,6 +113,7 @@ int fy_ib_options(const struct ferry_core *core, struct fy_ib_options *o, char *
     int depth = 0, inline_size = 0;
     const struct bound bounds[] = {
         {"rails", 0, FY_IB_RAILS, &o->rails},
+        {"spread", 0, 1, &o->spread},
         {"gid_index", -1, 255, &o->gid_index},
         {"address_family", 0, 2, &o->family},
         {"pkey_index", 0, 65535, &o->pkey_index},

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * See pair.h.
+ * Main thread of a test. */
+#include "pair.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+const struct ferry_plugin *plugin(void)
+{
+    const char *path = getenv("FERRY_TEST_IBRC");
+    void *library = dlopen(path ? path : "plugins/ibrc.so", RTLD_NOW | RTLD_LOCAL);
+    const struct ferry_plugin *p = library ? dlsym(library, FERRY_PLUGIN_SYMBOL) : NULL;
+
+    if (!p) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(1);
+    }
+    return p;
+}
+
+const struct ferry_host_ops *ops(void)
+{
+    return plugin()->ops;
+}
+
+static void stub_log(const struct ferry_core *core, int level, const char *format, ...)
+{
+    struct stub *stub = (struct stub *)(uintptr_t)core;
+    va_list args;
+
+    if (level > FERRY_LOG_WARN)
+        return;
+    stub->warnings++;
+    va_start(args, format);
+    vsnprintf(stub->warning, sizeof stub->warning, format, args);
+    va_end(args);
+}
+
+static int index_of(const char *choices, const char *value)
+{
+    int index = 0;
+
+    for (size_t length; *choices; choices += length + (choices[length] == '|'), index++) {
+        length = strcspn(choices, "|");
+        if (strlen(value) == length && memcmp(choices, value, length) == 0)
+            return index;
+    }
+    return -1;
+}
+
+static int stub_option(const struct ferry_core *core, const char *name, struct ferry_value *value)
+{
+    const struct stub *stub = (const struct stub *)(uintptr_t)core;
+    const struct ferry_option *row = plugin()->options;
+    const char *text;
+
+    while (row->name && strcmp(row->name, name) != 0)
+        row++;
+    if (!row->name)
+        return FERRY_ERR_NOT_FOUND;
+    text = row->initial;
+    for (const char *const *s = stub->set; s && *s; s += 2)
+        if (strcmp(s[0], name) == 0)
+            text = s[1];
+    *value = (struct ferry_value){.string = text};
+    if (row->type == FERRY_OPTION_CHOICE)
+        value->number = index_of(row->choices, text);
+    else if (row->type == FERRY_OPTION_BOOL)
+        value->number = strcmp(text, "yes") == 0;
+    else if (row->type != FERRY_OPTION_STRING)
+        value->number = strtoll(text, NULL, 0);
+    return FERRY_OK;
+}
+
+static int stub_watch(const struct ferry_core *core, int fd, void (*fn)(void *arg), void *arg)
+{
+    struct stub *stub = (struct stub *)(uintptr_t)core;
+
+    stub->fd = fd;
+    stub->fn = fn;
+    stub->arg = arg;
+    return FERRY_OK;
+}
+
+static void stub_unwatch(const struct ferry_core *core, int fd)
+{
+    struct stub *stub = (struct stub *)(uintptr_t)core;
+
+    if (stub->fd == fd)
+        stub->fn = NULL;
+}
+
+static void stub_error(const struct ferry_core *core, const struct ferry_error *record)
+{
+    struct stub *stub = (struct stub *)(uintptr_t)core;
+
+    stub->last = *record;
+    stub->errors++;
+}
+
+void stub_init(struct stub *stub, const char *const *set)
+{
+    memset(stub, 0, sizeof *stub);
+    stub->core = (struct ferry_core){.abi = FERRY_TRANSPORT_ABI,
+                                     .size = sizeof stub->core,
+                                     .log = stub_log,
+                                     .option = stub_option,
+                                     .watch_fd = stub_watch,
+                                     .unwatch_fd = stub_unwatch,
+                                     .error = stub_error};
+    stub->set = set;
+}
+
+int side_open(struct side *s, uint32_t me, const char *const *set)
+{
+    struct ferry_open how = {.size = sizeof how, .my_pe = me, .n_pes = 2, .max_channels = 16, .job_id = 1};
+    struct ferry_memory memory = {
+        .size = sizeof memory, .kind = FERRY_MEMORY_HOST, .length = MEMORY, .fd = -1, .remote = 1};
+    int rc;
+
+    memset(s, 0, sizeof *s);
+    stub_init(&s->stub, set);
+    s->memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (s->memory == MAP_FAILED)
+        exit(1);
+    rc = plugin()->open(&s->stub.core, &how, &s->t);
+    if (rc) {
+        munmap(s->memory, MEMORY);
+        s->t = NULL;
+        return rc;
+    }
+    memory.address = s->memory;
+    return ops()->register_memory(s->t, &memory, &s->region);
+}
+
+void side_close(struct side *s)
+{
+    if (!s->t)
+        return;
+    ops()->close(s->t);
+    munmap(s->memory, MEMORY);
+    s->t = NULL;
+}
+
+static void exchange(struct side *from, struct side *to, uint32_t peer)
+{
+    uint8_t blob[FERRY_KEY_MAX];
+    size_t size = 0;
+
+    assert_int_equal(ops()->export_key(from->t, from->region, blob, &size), FERRY_OK);
+    assert_int_equal(ops()->import_key(to->t, peer, blob, size, &to->key), FERRY_OK);
+}
+
+int pair_connect(struct pair *p, uint32_t channel, int from, int to)
+{
+    uint8_t endpoint[FERRY_ENDPOINT_MAX], request[FERRY_ENDPOINT_MAX], reply[FERRY_ENDPOINT_MAX];
+    struct ferry_connect io = {.size = sizeof io, .phase = FERRY_CONNECT_START, .in = endpoint, .out = request};
+    size_t size;
+    int rc = ops()->export_endpoint(p->pe[to].t, endpoint, &io.in_size);
+
+    if (!rc)
+        rc = ops()->connect(p->pe[from].t, channel, (uint32_t)to, &io);
+    if (rc)
+        return rc;
+    size = io.out_size;
+    io = (struct ferry_connect){
+        .size = sizeof io, .phase = FERRY_CONNECT_SERVE, .in = request, .in_size = size, .out = reply};
+    rc = ops()->connect(p->pe[to].t, channel, (uint32_t)from, &io);
+    if (rc)
+        return rc;
+    size = io.out_size;
+    io = (struct ferry_connect){
+        .size = sizeof io, .phase = FERRY_CONNECT_FINISH, .in = reply, .in_size = size, .out = request};
+    return ops()->connect(p->pe[from].t, channel, (uint32_t)to, &io);
+}
+
+void pair_open(struct pair *p, const char *const *set)
+{
+    assert_int_equal(side_open(&p->pe[0], 0, set), FERRY_OK);
+    assert_int_equal(side_open(&p->pe[1], 1, set), FERRY_OK);
+    exchange(&p->pe[1], &p->pe[0], 1);
+    exchange(&p->pe[0], &p->pe[1], 0);
+    assert_int_equal(pair_connect(p, 0, 0, 1), FERRY_OK);
+}
+
+void pair_close(struct pair *p)
+{
+    side_close(&p->pe[0]);
+    side_close(&p->pe[1]);
+    assert_int_equal(fakeverbs_live(), 0);
+    assert_int_equal(fakeverbs_counts().overflows, 0);
+}
+
+int side_quiet(struct side *s, uint32_t channel, uint32_t peer)
+{
+    uint64_t ticket = 0;
+    int rc = FERRY_AGAIN;
+
+    for (int i = 0; i < 1000000 && rc == FERRY_AGAIN; i++)
+        rc = ops()->quiet(s->t, channel, peer, &ticket);
+    return rc;
+}
+
+struct ferry_op put_op(struct pair *p, uint64_t from, uint64_t to, size_t length)
+{
+    return (struct ferry_op){.kind = FERRY_OP_PUT,
+                             .peer = 1,
+                             .local = p->pe[0].memory + from,
+                             .region = p->pe[0].region,
+                             .key = p->pe[0].key,
+                             .offset = to,
+                             .length = length};
+}
+
+struct ferry_op amo_op(struct pair *p, uint64_t at, int kind, uint64_t operand)
+{
+    return (struct ferry_op){.kind = FERRY_OP_AMO,
+                             .amo = (uint8_t)kind,
+                             .width = 8,
+                             .peer = 1,
+                             .key = p->pe[0].key,
+                             .offset = at,
+                             .length = 8,
+                             .operand = operand};
+}
