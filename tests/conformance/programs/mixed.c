@@ -161,12 +161,12 @@ static void send_before_atomic(struct pe *pe, struct letter *letter, uint8_t *so
     EXPECT_OK(pe, ferry_atomic_add(pe->ctx, &letter->flag, 1, to));
 }
 
-/* atomic → fence → put: who sees the put sees the atomic. */
+/* atomic → fence → put: who sees the put sees the atomic. A weak signal is a put of a word that is seen whole. */
 static void send_behind_atomic(struct pe *pe, struct letter *letter, uint64_t round, int to)
 {
     EXPECT_OK(pe, ferry_atomic_add(pe->ctx, &letter->count, 1, to));
     EXPECT_OK(pe, ferry_fence(pe->ctx));
-    EXPECT_OK(pe, ferry_p(pe->ctx, &letter->total, round, to));
+    EXPECT_OK(pe, ferry_signal(pe->ctx, &letter->total, round, FERRY_SIGNAL_SET | FERRY_SIGNAL_WEAK, to));
 }
 
 /* Everybody writes to the PE `step` further on, and is written to. */
