@@ -189,6 +189,20 @@ static int start(struct ferry_transport *t, struct fy_ib_channel *c, uint32_t pe
     return FERRY_OK;
 }
 
+/* What is the same in each of the commonest requests. */
+static void prebuild(struct fy_ib_channel *c, struct fy_ib_qp *q)
+{
+    q->tag = (uint64_t)q->peer << 32;
+    q->put = (struct ibv_send_wr){
+        .sg_list = &q->put_data, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_INLINE};
+    q->set = q->put;
+    q->set.sg_list = &q->set_data;
+    q->set_data = (struct ibv_sge){.addr = (uintptr_t)&q->value, .length = 8};
+    q->add = (struct ibv_send_wr){.sg_list = &q->add_data, .num_sge = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD};
+    q->add_data = (struct ibv_sge){.addr = (uintptr_t)c->dummy, .length = 8, .lkey = c->dummy_key};
+    fy_ib_window(q);
+}
+
 static int finish(struct ferry_transport *t, struct fy_ib_channel *c, uint32_t peer, struct ferry_connect *io)
 {
     struct fy_ib_qp *q = take_starting(c, peer);
@@ -211,6 +225,7 @@ static int finish(struct ferry_transport *t, struct fy_ib_channel *c, uint32_t p
     q->target = h.device;
     q->scratch = h.scratch;
     q->scratch_key = h.scratch_key;
+    prebuild(c, q);
     q->next = c->connected;
     c->connected = q;
     __atomic_store_n(&c->qps[peer], q, __ATOMIC_RELEASE); /* query_error looks from any thread */

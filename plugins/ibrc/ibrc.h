@@ -73,10 +73,25 @@ struct fy_ib_qp {
     uint32_t *epoch;  /* of each request in flight: the channel's when it was posted */
     uint64_t scratch; /* at the peer, for flushes */
     uint32_t scratch_key;
+    uint64_t quick;                   /* while `posted` is below, a small put needs no look at queues and signalling */
+    uint64_t tag;                     /* the peer, where wr_id has it */
+    uint64_t value;                   /* of a signal by SET */
+    struct ibv_send_wr put, set, add; /* prebuilt: a small put, and the two kinds of signals */
+    struct ibv_sge put_data, set_data, add_data;
     _Atomic int status;
     struct ferry_error error;
     struct fy_ib_rail *rail;
 };
+
+/* How far small puts may go: to the next request that is to be signalled, and to the end of the queue. */
+static inline void fy_ib_window(struct fy_ib_qp *q)
+{
+    uint64_t every = q->room / 2 < FY_IB_SIGNAL - 1 ? q->room / 2 : FY_IB_SIGNAL - 1;
+
+    q->quick = q->signalled + every;
+    if (q->quick > q->retired + q->room)
+        q->quick = q->retired + q->room;
+}
 
 /* Channel thread; the arrays are made by the setup thread. */
 struct fy_ib_channel {

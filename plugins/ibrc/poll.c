@@ -10,8 +10,10 @@
 /* The queue itself failed: nothing on the channel will complete. */
 static int queue_lost(struct ferry_transport *t, struct fy_ib_channel *c)
 {
-    for (struct fy_ib_qp *q = c->connected; q; q = q->next)
+    for (struct fy_ib_qp *q = c->connected; q; q = q->next) {
+        q->quick = 0;
         fy_ib_qp_error(t, q, FERRY_ERR_DEVICE, EIO, "the completion queue cannot be polled", "look at the kernel log");
+    }
     return 0;
 }
 
@@ -30,8 +32,12 @@ int fy_ib_poll(struct ferry_transport *t, struct fy_ib_channel *c)
                 (uint32_t)wc[i].wr_id - (uint32_t)q->retired; /* all before it, since a queue pair is in order */
             q->retired += more;
             c->outstanding -= more;
-            if (unlikely(wc[i].status != IBV_WC_SUCCESS))
+            if (unlikely(wc[i].status != IBV_WC_SUCCESS)) {
+                q->quick = 0; /* from now on each operation looks at the status */
                 fy_ib_completion_error(t, q, &wc[i]);
+            } else {
+                fy_ib_window(q);
+            }
         }
         total += n;
     } while (n == FY_IB_POLL);

@@ -14,6 +14,7 @@ static __attribute__((noinline)) int post_failed(struct ferry_transport *t, stru
 {
     uint32_t lost = bad >= c->wr && bad < c->wr + n ? n - (uint32_t)(bad - c->wr) : n;
 
+    q->quick = 0;
     q->posted -= lost;
     c->outstanding -= lost;
     fy_ib_qp_error(t, q, FERRY_ERR_TRANSPORT, error, "the device refuses to take a request", "look at the kernel log");
@@ -45,13 +46,14 @@ static inline struct ibv_send_wr *add(struct fy_ib_channel *c, struct fy_ib_qp *
     q->posted++;
     c->outstanding++;
     c->waiting_for = q;
-    wr->wr_id = (uint64_t)q->peer << 32 | (uint32_t)q->posted;
+    wr->wr_id = q->tag | (uint32_t)q->posted;
     wr->opcode = opcode;
     if (unlikely(flags & IBV_SEND_SIGNALED || q->posted - q->signalled >= FY_IB_SIGNAL ||
                  q->posted - q->signalled > q->room / 2)) {
         flags |= IBV_SEND_SIGNALED;
         q->signalled = q->posted;
         c->signals++;
+        fy_ib_window(q);
     }
     wr->send_flags = flags;
     return wr;
@@ -199,10 +201,76 @@ static __attribute__((noinline)) int no_region(struct ferry_transport *t, const 
                       "%zu bytes at %p are not registered with ibrc", op->length, op->local);
 }
 
-int fy_ib_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
+/* ------------------------------------------------------------------ the short way, for small puts on their own */
+
+/* Inline data, no flag, nothing waiting, no border, room for n requests without a completion. */
+static inline int quick(const struct fy_ib_channel *c, const struct fy_ib_qp *q, const struct ferry_op *op, uint32_t n)
 {
-    struct fy_ib_channel *c = t->channels[channel];
-    struct fy_ib_qp *q = c->qps[op->peer];
+    return !(op->flags & (FERRY_OP_MORE | FERRY_OP_FENCED)) && op->length - 1 < q->inline_max &&
+           !(c->waiting | q->border) && q->posted + n <= q->quick && c->outstanding + n <= c->room;
+}
+
+static inline void count(struct fy_ib_channel *c, struct fy_ib_qp *q, struct ibv_send_wr *wr)
+{
+    q->epoch[q->posted & q->mask] = c->epoch;
+    q->posted++;
+    wr->wr_id = q->tag | (uint32_t)q->posted;
+}
+
+static inline void quick_data(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
+{
+    count(c, q, &q->put);
+    q->put_data.addr = (uintptr_t)op->local;
+    q->put_data.length = (uint32_t)op->length;
+    q->put.wr.rdma.remote_addr = op->key->address + op->offset;
+    q->put.wr.rdma.rkey = op->key->bulk[q->target];
+}
+
+static inline int quick_post(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q, uint32_t n)
+{
+    struct ibv_send_wr *bad = NULL;
+
+    c->outstanding += n;
+    c->doorbells++;
+    int error = ibv_post_send(q->qp, &q->put, &bad);
+    return likely(!error) ? FERRY_DONE : post_failed(t, c, q, &q->put, n, error);
+}
+
+static inline int quick_put(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q,
+                            const struct ferry_op *op)
+{
+    quick_data(c, q, op);
+    q->put.next = NULL;
+    return quick_post(t, c, q, 1);
+}
+
+static inline int quick_signal(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q,
+                               const struct ferry_op *op)
+{
+    struct ibv_send_wr *signal = op->amo == FERRY_AMO_ADD ? &q->add : &q->set;
+    uint64_t at = op->signal_key->address + op->signal_offset;
+
+    quick_data(c, q, op);
+    q->put.next = signal;
+    count(c, q, signal);
+    if (signal == &q->add) {
+        q->atomics = q->posted;
+        q->add.wr.atomic.remote_addr = at;
+        q->add.wr.atomic.compare_add = op->operand;
+        q->add.wr.atomic.rkey = op->signal_key->strict[q->target];
+    } else {
+        q->value = op->operand;
+        q->set.wr.rdma.remote_addr = at;
+        q->set.wr.rdma.rkey = op->signal_key->strict[q->target];
+    }
+    return quick_post(t, c, q, 2);
+}
+
+/* ------------------------------------------------------------------ the table's */
+
+static __attribute__((noinline)) int rma(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q,
+                                         const struct ferry_op *op)
+{
     int rc = room(t, c, q, 1);
 
     if (unlikely(rc))
@@ -217,6 +285,16 @@ int fy_ib_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op
         rc = get(c, q, op);
     }
     return done(t, c, op, rc);
+}
+
+int fy_ib_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
+{
+    struct fy_ib_channel *c = t->channels[channel];
+    struct fy_ib_qp *q = c->qps[op->peer];
+
+    if (likely(op->kind == FERRY_OP_PUT && quick(c, q, op, 1)))
+        return quick_put(t, c, q, op);
+    return rma(t, c, q, op);
 }
 
 int fy_ib_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
@@ -249,10 +327,9 @@ int fy_ib_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
     return done(t, c, op, fetch ? FERRY_OK : FERRY_DONE);
 }
 
-int fy_ib_put_signal(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
+static __attribute__((noinline)) int put_signal(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q,
+                                                const struct ferry_op *op)
 {
-    struct fy_ib_channel *c = t->channels[channel];
-    struct fy_ib_qp *q = c->qps[op->peer];
     int rc = room(t, c, q, 2);
     struct ibv_send_wr *wr;
 
@@ -275,4 +352,14 @@ int fy_ib_put_signal(struct ferry_transport *t, uint32_t channel, const struct f
     wr->wr.rdma.remote_addr = op->signal_key->address + op->signal_offset;
     wr->wr.rdma.rkey = op->signal_key->strict[q->target];
     return done(t, c, op, rc);
+}
+
+int fy_ib_put_signal(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
+{
+    struct fy_ib_channel *c = t->channels[channel];
+    struct fy_ib_qp *q = c->qps[op->peer];
+
+    if (likely(quick(c, q, op, 2)))
+        return quick_signal(t, c, q, op);
+    return put_signal(t, c, q, op);
 }
