@@ -6,7 +6,7 @@
  *         with loads, a locked instruction orders everything (Intel SDM vol. 3, 9.2; AMD APM vol. 2, 7.2)
  *   NT    non-temporal stores are exempt from TSO until an sfence or a locked instruction (same sections)
  *   C11   a release operation makes what precedes it visible to whoever reads it with acquire (C11 5.1.2.4)
- *   LIBC  memcpy ends with an sfence where it uses non-temporal stores itself (glibc, musl) */
+ *   LIBC  memcpy and memmove end with an sfence where it uses non-temporal stores itself (glibc, musl) */
 #ifndef FY_LOOPBACK_COPY_H
 #define FY_LOOPBACK_COPY_H
 

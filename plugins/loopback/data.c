@@ -20,7 +20,7 @@ static void put_bytes(const struct ferry_transport *t, char *to, const char *fro
         if (n >= t->nt_threshold)
             fy_lb_stream(to, from, n);
         else
-            memcpy(to, from, n); /* TSO, or LIBC: in order with what follows */
+            memmove(to, from, n); /* TSO, or LIBC: in order with what follows */
     } else if (n == 8 && fy_lb_aligned(to, 8)) {
         fy_lb_store8(to, from);
     } else if (n == 4 && fy_lb_aligned(to, 4)) {
@@ -46,7 +46,7 @@ static void get_bytes(char *to, const char *from, size_t n)
     if (n == 8 && fy_lb_aligned(from, 8)) {
         fy_lb_load8(to, from);
     } else if (n > FY_LB_SMALL) {
-        memcpy(to, from, n);
+        memmove(to, from, n);
     } else if (n == 4 && fy_lb_aligned(from, 4)) {
         fy_lb_load4(to, from);
     } else if (n == 2 && fy_lb_aligned(from, 2)) {
