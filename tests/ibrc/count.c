@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Posts N small operations, for instructions.sh to count the plugin's instructions. Arguments: put | add | set, and N.
+ * Main thread. */
+#include "pair.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int run(struct pair *p, const char *what, long n)
+{
+    struct ferry_op op = put_op(p, 0, 4096, 8);
+    int (*post)(struct ferry_transport *, uint32_t, const struct ferry_op *) = ops()->rma;
+    struct ferry_transport *t = p->pe[0].t;
+
+    if (strcmp(what, "put") != 0) {
+        op.kind = FERRY_OP_PUT_SIGNAL;
+        op.amo = strcmp(what, "add") == 0 ? FERRY_AMO_ADD : FERRY_AMO_SET;
+        op.width = 8;
+        op.signal_key = op.key;
+        op.operand = 1;
+        post = ops()->put_signal;
+    }
+    for (long i = 0; i < n; i++) {
+        if (post(t, 0, &op) < 0)
+            return 1;
+        if (i % 32 == 31)
+            ops()->progress(t, 0);
+    }
+    return side_quiet(&p->pe[0], 0, 1) != FERRY_OK;
+}
+
+int main(int argc, char **argv)
+{
+    struct pair p;
+    int rc;
+
+    if (argc != 3) {
+        fprintf(stderr, "usage: %s put|add|set N\n", argv[0]);
+        return 64;
+    }
+    pair_open(&p, NULL);
+    rc = run(&p, argv[1], strtol(argv[2], NULL, 10));
+    pair_close(&p);
+    return rc;
+}
