@@ -76,6 +76,7 @@ static void atomics_body(struct pe *pe)
     EXPECT(pe, old == 0);
     EXPECT_OK(pe, ferry_atomic_compare_swap(pe->ctx, &words[4 + pe->rank], 0, 10, &old, 0));
     EXPECT(pe, old == 9);
+    EXPECT_OK(pe, ferry_barrier(pe->job)); /* nobody writes while it is read */
     EXPECT_OK(pe, ferry_get(pe->ctx, zero, words, sizeof(zero), 0));
     EXPECT(pe, zero[0] == 3 * sum && zero[1] == sum && zero[2] == sum << 32 && zero[3] == sum);
     EXPECT_OK(pe, ferry_barrier(pe->job));
