@@ -13,6 +13,7 @@
 
 #define PES   4
 #define ADDS  2000u
+#define BURST 16 /* additions without anything in between, for each that fetches */
 #define BYTES 3000u
 
 /* LOOPBACK2, the path of loopback's second build, comes from meson. Loopback alone where `second` is NULL. */
@@ -68,8 +69,10 @@ static void add_all(struct pe *pe, struct sums *sums, int owner, unsigned long c
     uint32_t old32;
 
     for (unsigned long i = 0; i < count; i++) {
-        EXPECT_OK(pe, ferry_atomic_add(pe->ctx, &sums->added, 3, owner));
-        EXPECT_OK(pe, ferry_atomic32_add(pe->ctx, &sums->added32, 3, owner));
+        for (int k = 0; k < BURST; k++)
+            EXPECT_OK(pe, ferry_atomic_add(pe->ctx, &sums->added, 3, owner));
+        for (int k = 0; k < BURST; k++)
+            EXPECT_OK(pe, ferry_atomic32_add(pe->ctx, &sums->added32, 3, owner));
         EXPECT_OK(pe, ferry_signal(pe->ctx, &sums->added, 5, FERRY_SIGNAL_ADD, owner));
         old = PES * ADDS, old32 = PES * ADDS;
         EXPECT_OK(pe, ferry_atomic_fetch_add(pe->ctx, &sums->fetched, 1, &old, owner));
@@ -93,7 +96,7 @@ static void adders_body(struct pe *pe)
         EXPECT_OK(pe, ferry_barrier(pe->job));
         if (pe->rank != owner)
             continue;
-        EXPECT(pe, sums->added == 8 * PES * count && sums->added32 == 3 * PES * count);
+        EXPECT(pe, sums->added == (3 * BURST + 5) * PES * count && sums->added32 == 3 * BURST * PES * count);
         EXPECT(pe, sums->fetched == PES * count && sums->fetched32 == PES * count);
         expect_permutation(pe, sums, count);
     }
