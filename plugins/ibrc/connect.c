@@ -21,7 +21,10 @@ _Static_assert(sizeof(struct fy_ib_hello) <= FERRY_ENDPOINT_MAX, "a request is t
 int fy_ib_export_endpoint(struct ferry_transport *t, void *blob, size_t *size)
 {
     struct endpoint e = {.magic = FY_IB_MAGIC, .n_rails = t->n_rails};
+    int rc = fy_ib_events_start(t); /* not in open: a look at the capabilities has no control thread */
 
+    if (rc)
+        return rc;
     for (uint32_t i = 0; i < t->n_rails; i++) {
         const struct fy_ib_rail *r = &t->rails[i];
         e.rails[i].link_layer = r->attr.link_layer;

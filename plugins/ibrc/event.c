@@ -76,6 +76,8 @@ int fy_ib_events_start(struct ferry_transport *t)
     for (uint32_t i = 0; i < t->n_devices; i++) {
         struct fy_ib_device *d = &t->devices[i];
         int flags = fcntl(d->context->async_fd, F_GETFL);
+        if (d->watched)
+            continue;
         if (flags < 0 || fcntl(d->context->async_fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
             t->core->watch_fd(t->core, d->context->async_fd, readable, d) != FERRY_OK)
             return fy_ib_fail(t, -1, FERRY_ERR_SYSTEM, 0, "", "cannot watch the events of RDMA device %s", d->name);

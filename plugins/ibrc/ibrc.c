@@ -83,9 +83,7 @@ static int set_up(struct ferry_transport *t)
         return fy_ib_fail(t, -1, FERRY_ERR_NOMEM, ENOMEM, "", "no memory for an ibrc instance");
     memset(t->scratch, 0, 4096);
     rc = fy_ib_devices_open(t);
-    if (!rc)
-        rc = try_inline(t);
-    return rc ? rc : fy_ib_events_start(t);
+    return rc ? rc : try_inline(t);
 }
 
 static void log_rails(struct ferry_transport *t)

@@ -133,6 +133,9 @@ int side_open(struct side *s, uint32_t me, const char *const *set)
         s->t = NULL;
         return rc;
     }
+    rc = ops()->export_endpoint(s->t, s->endpoint, &s->endpoint_size); /* once, as the core does */
+    if (rc)
+        return rc;
     memory.address = s->memory;
     return ops()->register_memory(s->t, &memory, &s->region);
 }
@@ -157,13 +160,15 @@ static void exchange(struct side *from, struct side *to, uint32_t peer)
 
 int pair_connect(struct pair *p, uint32_t channel, int from, int to)
 {
-    uint8_t endpoint[FERRY_ENDPOINT_MAX], request[FERRY_ENDPOINT_MAX], reply[FERRY_ENDPOINT_MAX];
-    struct ferry_connect io = {.size = sizeof io, .phase = FERRY_CONNECT_START, .in = endpoint, .out = request};
+    uint8_t request[FERRY_ENDPOINT_MAX], reply[FERRY_ENDPOINT_MAX];
+    struct ferry_connect io = {.size = sizeof io,
+                               .phase = FERRY_CONNECT_START,
+                               .in = p->pe[to].endpoint,
+                               .in_size = p->pe[to].endpoint_size,
+                               .out = request};
     size_t size;
-    int rc = ops()->export_endpoint(p->pe[to].t, endpoint, &io.in_size);
+    int rc = ops()->connect(p->pe[from].t, channel, (uint32_t)to, &io);
 
-    if (!rc)
-        rc = ops()->connect(p->pe[from].t, channel, (uint32_t)to, &io);
     if (rc)
         return rc;
     size = io.out_size;

@@ -33,6 +33,8 @@ struct side {
     struct ferry_region *region;
     struct ferry_rkey *key; /* of the other side's memory */
     char *memory;
+    uint8_t endpoint[FERRY_ENDPOINT_MAX];
+    size_t endpoint_size;
 };
 
 struct pair {
