@@ -176,6 +176,11 @@ static int open_rail(struct ferry_transport *t, const struct found *f)
     if (ibv_query_port(d->context, f->port, &rail->attr))
         return fy_ib_fail(t, -1, FERRY_ERR_DEVICE, errno, "look at the kernel log", "cannot query port %s:%u", d->name,
                           f->port);
+    if (t->options.pkey_index >= rail->attr.pkey_tbl_len) /* rdma_rxe would take any */
+        return fy_ib_fail(
+            t, -1, FERRY_ERR_CONFIG, 0, "see /sys/class/infiniband/*/ports/*/pkeys",
+            "port %s:%u: there is no partition key at index %d (FERRY_IBRC_PKEY_INDEX), the table has %u places",
+            d->name, f->port, t->options.pkey_index, rail->attr.pkey_tbl_len);
     rc = fy_ib_gid(d->context, d->pd, &t->options, rail, why, sizeof why);
     if (rc)
         return fy_ib_fail(t, -1, rc, 0, "see ibv_devinfo -v for the GID table; FERRY_IBRC_GID_INDEX picks an entry",

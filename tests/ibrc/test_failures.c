@@ -64,17 +64,15 @@ static void test_open_steps(void **state)
 
 static void test_bad_options(void **state)
 {
-    static const char *const sets[][3] = {{"gid_index", "3", NULL},
-                                          {"timeout", "40", NULL},
-                                          {"queue_depth", "1", NULL},
-                                          {"devices", "^fake0", NULL},
-                                          {"devices", "nothere", NULL}};
-    static const char *const says[] = {"no GID at index 3", "FERRY_IBRC_TIMEOUT=40 is not between 1 and 31",
-                                       "FERRY_IBRC_QUEUE_DEPTH=1", "not in FERRY_IBRC_DEVICES",
-                                       "not in FERRY_IBRC_DEVICES"};
+    static const char *const sets[][3] = {{"gid_index", "3", NULL},     {"timeout", "40", NULL},
+                                          {"queue_depth", "1", NULL},   {"devices", "^fake0", NULL},
+                                          {"devices", "nothere", NULL}, {"pkey_index", "1", NULL}};
+    static const char *const says[] = {"no GID at index 3",         "FERRY_IBRC_TIMEOUT=40 is not between 1 and 31",
+                                       "FERRY_IBRC_QUEUE_DEPTH=1",  "not in FERRY_IBRC_DEVICES",
+                                       "not in FERRY_IBRC_DEVICES", "no partition key at index 1"};
 
     (void)state;
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < 6; i++) {
         struct side s;
         assert_int_not_equal(side_open(&s, 0, sets[i]), FERRY_OK);
         assert_non_null(strstr(s.stub.last.message, says[i]));
