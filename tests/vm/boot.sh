@@ -38,7 +38,7 @@ start_guest() {
         -kernel "$dir/vmlinux" -initrd "$work/initrd" -append "$(echo $vm_append) rig.role=$role rig.guests=$guests" \
         -device isa-debug-exit,iobase=0xf4,iosize=0x04 \
         -virtfs "local,path=$share,mount_tag=share,security_model=none,multidevs=remap" \
-        $network </dev/null >"$share/console.$role" 2>"$share/qemu.$role" &
+        $network </dev/null 9>&- >"$share/console.$role" 2>"$share/qemu.$role" &
     guest_pids="$guest_pids $!"
 }
 
