@@ -133,12 +133,14 @@ struct fy_mail_source *fy_mail_source_of(struct fy_mail *mail, uint32_t from)
 }
 
 /* Called with mail->lock held by the announcing thread of this very PE, or by the control thread: sources[from] has one
- * writer, since a peer announces itself once. */
+ * writer. */
 int fy_mail_open(struct fy_world *world, uint32_t from)
 {
     struct fy_mail *mail = world->mail;
     if (!mail)
         return FERRY_ERR_STATE;
+    if (atomic_load(&mail->sources[from]))
+        return FERRY_OK; /* it asked before, and did not wait for the answer */
     struct fy_mail_source *source = calloc(1, sizeof(*source));
     if (source)
         source->counts = calloc(world->max_channels, sizeof(*source->counts));
