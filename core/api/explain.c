@@ -62,16 +62,12 @@ static void explain_order(const struct teller *t)
          has(t, FERRY_CAP_PUT_SIGNAL) ? "" : "as a strong one");
 }
 
-#define PLAIN_ATOMICS ((1u << FERRY_AMO_SWAP) - 1u)
-#define FETCHING_ATOMICS (((1u << FERRY_AMO_KINDS) - 1u) << 16)
-
 /* Other kinds than the native ones, by the rule of domains. */
 static void explain_atomics(const struct teller *t, const char *feature, uint32_t kinds, bool wide)
 {
-    const uint32_t all = PLAIN_ATOMICS | FETCHING_ATOMICS;
     bool card = t->caps->domain == FERRY_DOMAIN_NIC;
-    uint32_t own = t->caps->domain == FERRY_DOMAIN_NONE ? 0 : kinds & all;
-    if (own == all)
+    uint32_t own = t->caps->domain == FERRY_DOMAIN_NONE ? 0 : kinds & FY_AMO_ALL;
+    if (fy_amo_has_all(own))
         tell(t, feature, "native", "");
     else if (card && wide && own & FERRY_AMO_FETCH_BIT(FERRY_AMO_CSWAP))
         tell(t, feature, "native, made", "kinds that it lacks: a loop of compare-and-swaps, at least one round trip each");

@@ -15,21 +15,10 @@ struct view {
 
 #define WAYS_STEP "choice of atomicity domains"
 
-static bool has_all(uint32_t kinds)
-{
-    const uint32_t all = ((1u << FERRY_AMO_SWAP) - 1u) | ((1u << FERRY_AMO_KINDS) - 1u) << 16;
-    return (kinds & all) == all;
-}
-
 /* A network card's atomics of that width, with which every kind can be made. */
 static bool carries(const struct fy_lane *lane, unsigned wide)
 {
-    const struct ferry_caps *caps = lane->caps;
-    if (caps->domain != FERRY_DOMAIN_NIC)
-        return false;
-    if (!wide)
-        return has_all(caps->amo32);
-    return has_all(caps->amo64) || caps->amo64 & FERRY_AMO_FETCH_BIT(FERRY_AMO_CSWAP);
+    return lane->caps->domain == FERRY_DOMAIN_NIC && fy_amo_makes_all(lane->caps, wide ? 8 : 4);
 }
 
 static bool reaches(struct ferry_job *job, uint32_t i, uint32_t pe)
@@ -47,7 +36,7 @@ static void look(struct ferry_job *job, uint32_t pe, struct view *view)
     const struct fy_lane *own = &world->lanes[world->peers[pe].lane];
     for (unsigned wide = 0; wide < 2; wide++) {
         uint32_t kinds = wide ? own->caps->amo64 : own->caps->amo32;
-        view->ways[wide] = own->caps->domain == FERRY_DOMAIN_CPU && has_all(kinds) ? CPU_BIT : 0;
+        view->ways[wide] = own->caps->domain == FERRY_DOMAIN_CPU && fy_amo_has_all(kinds) ? CPU_BIT : 0;
         for (uint32_t i = 0; i < world->n_lanes && i < 31; i++)
             if (carries(&world->lanes[i], wide) && reaches(job, i, pe))
                 view->ways[wide] |= 1u << i;
@@ -111,9 +100,9 @@ static uint32_t needs_of(const struct fy_world *world, uint32_t pe)
     bool cpu = own->caps->domain == FERRY_DOMAIN_CPU;
     if (own->counted)
         needs |= NEED_MAIL;
-    if (world->peers[pe].way[0] == FY_WAY_MAIL && !(cpu && has_all(own->caps->amo32)))
+    if (world->peers[pe].way[0] == FY_WAY_MAIL && !(cpu && fy_amo_has_all(own->caps->amo32)))
         needs |= NEED_MAIL;
-    if (world->peers[pe].way[1] == FY_WAY_MAIL && !(cpu && has_all(own->caps->amo64)))
+    if (world->peers[pe].way[1] == FY_WAY_MAIL && !(cpu && fy_amo_has_all(own->caps->amo64)))
         needs |= NEED_MAIL;
     return needs;
 }

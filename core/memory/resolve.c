@@ -125,18 +125,6 @@ static void release_keys(struct fy_heap_state *state, struct owned_target *made)
     }
 }
 
-/* All kinds, those made by compare-and-swap included. */
-static bool makes_all(const struct ferry_caps *caps, unsigned width)
-{
-    const uint32_t plain = FERRY_AMO_BIT(FERRY_AMO_SET) | FERRY_AMO_BIT(FERRY_AMO_ADD) | FERRY_AMO_BIT(FERRY_AMO_AND) |
-                           FERRY_AMO_BIT(FERRY_AMO_OR) | FERRY_AMO_BIT(FERRY_AMO_XOR);
-    const uint32_t all = plain | (((1u << FERRY_AMO_KINDS) - 1u) << 16);
-
-    if (width == 4)
-        return (caps->amo32 & all) == all;
-    return (caps->amo64 & all) == all || (caps->amo64 & FERRY_AMO_FETCH_BIT(FERRY_AMO_CSWAP));
-}
-
 /* Which transport does the atomics of `width`, and which of them the transport of the puts, t, may do at once. */
 static int choose_way(struct fy_heap_state *state, const struct fy_segment *segment, uint32_t pe, size_t t, unsigned width,
                       struct owned_target *made, struct ferry_error *error)
@@ -145,7 +133,7 @@ static int choose_way(struct fy_heap_state *state, const struct fy_segment *segm
     const struct ferry_caps *caps = &config->transports[t]->caps;
     struct fy_way *way = &made->target.way[width == 8];
     uint32_t *native = width == 8 ? &made->target.amo64 : &made->target.amo32;
-    bool single = (segment->flags & FERRY_ALLOC_SINGLE_WRITER) && makes_all(caps, width);
+    bool single = (segment->flags & FERRY_ALLOC_SINGLE_WRITER) && fy_amo_makes_all(caps, width);
 
     way->lane = FY_WAY_MAIL;
     if (made->target.mail)

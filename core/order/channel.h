@@ -148,6 +148,12 @@ struct ferry_ctx {
     struct fy_loan *loans;    /* sources registered until quiet */
 };
 
+/* Whom quiet is asked about: a lane that cannot tell peers apart is asked about all. */
+static inline uint32_t fy_lane_ask(const struct fy_lane *lane, uint32_t pe)
+{
+    return lane->caps->flags & FERRY_CAP_QUIET_PEER ? pe : FERRY_PEER_ALL;
+}
+
 /* The start of a wait. */
 static inline struct fy_backoff fy_wait_start(const struct fy_world *world)
 {

@@ -206,8 +206,7 @@ int fy_flow_throttle(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, s
             if (rc != FERRY_OK)
                 return rc;
         }
-        uint32_t ask = lane->caps->flags & FERRY_CAP_QUIET_PEER ? pe : FERRY_PEER_ALL;
-        int rc = lane->ops->quiet(lane->handle, ctx->id, ask, &flow->ticket);
+        int rc = lane->ops->quiet(lane->handle, ctx->id, fy_lane_ask(lane, pe), &flow->ticket);
         if (rc < 0)
             return fy_lane_failed(ctx, lane, pe, -1, rc);
         if (rc == FERRY_OK)

@@ -6,20 +6,14 @@
 
 #include "direct.h"
 
+/* What fy_direct_update is for 8 bytes. */
 static uint32_t update4(uint32_t *word, unsigned kind, uint32_t operand, uint32_t compare)
 {
-    switch (kind) {
-    case FERRY_AMO_SET: __atomic_store_n(word, operand, __ATOMIC_RELEASE); return 0;
-    case FERRY_AMO_ADD: return __atomic_fetch_add(word, operand, __ATOMIC_ACQ_REL);
-    case FERRY_AMO_AND: return __atomic_fetch_and(word, operand, __ATOMIC_ACQ_REL);
-    case FERRY_AMO_OR: return __atomic_fetch_or(word, operand, __ATOMIC_ACQ_REL);
-    case FERRY_AMO_XOR: return __atomic_fetch_xor(word, operand, __ATOMIC_ACQ_REL);
-    case FERRY_AMO_SWAP: return __atomic_exchange_n(word, operand, __ATOMIC_ACQ_REL);
-    case FERRY_AMO_CSWAP:
-        __atomic_compare_exchange_n(word, &compare, operand, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-        return compare;
-    default: return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-    }
+    uint32_t seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    while (!__atomic_compare_exchange_n(word, &seen, (uint32_t)fy_amo_result(kind, seen, operand, compare), false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        ;
+    return seen;
 }
 
 /* The memory that a request names, or NULL: peers may send anything. */
@@ -131,12 +125,11 @@ static bool move_wave(struct ferry_ctx *ctx, struct fy_mail_source *source, cons
 {
     if (source->landed >= wanted)
         return true;
-    uint32_t ask = lane->caps->flags & FERRY_CAP_QUIET_PEER ? source->pe : FERRY_PEER_ALL;
     if (source->landed == source->waves) {
         source->waves++;
         source->ticket = 0;
     }
-    int rc = lane->ops->quiet(lane->handle, ctx->id, ask, &source->ticket);
+    int rc = lane->ops->quiet(lane->handle, ctx->id, fy_lane_ask(lane, source->pe), &source->ticket);
     if (rc == FERRY_OK)
         source->landed = source->waves;
     else if (rc < 0)

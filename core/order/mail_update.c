@@ -90,9 +90,8 @@ bool fy_mail_update(struct ferry_ctx *ctx, struct fy_reply *reply)
             return finish(update, rc);
     }
     const struct fy_lane *lane = ctx->flows[self].lane;
-    uint32_t ask = lane->caps->flags & FERRY_CAP_QUIET_PEER ? self : FERRY_PEER_ALL;
     lane->ops->progress(lane->handle, ctx->id);
-    rc = lane->ops->quiet(lane->handle, ctx->id, ask, &update->ticket);
+    rc = lane->ops->quiet(lane->handle, ctx->id, fy_lane_ask(lane, self), &update->ticket);
     if (rc == FERRY_AGAIN)
         return false;
     if (rc >= 0 && update->stored)

@@ -22,7 +22,7 @@ int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe,
     struct fy_world *world = ctx->world;
     struct fy_backoff backoff = fy_wait_start(world);
     uint64_t deadline = 0;
-    uint32_t ask = lane->caps->flags & FERRY_CAP_QUIET_PEER ? pe : FERRY_PEER_ALL;
+    uint32_t ask = fy_lane_ask(lane, pe);
     for (;;) {
         int rc = lane->ops->quiet(lane->handle, ctx->id, ask, ticket);
         if (rc == FERRY_OK)

@@ -8,6 +8,20 @@
 #include "../base/option.h"
 #include <ferry/transport.h>
 
+/* Every kind of atomic: the plain ones up to SWAP, and the fetching form of all. */
+#define FY_AMO_ALL (((1u << FERRY_AMO_SWAP) - 1u) | ((1u << FERRY_AMO_KINDS) - 1u) << 16)
+static inline bool fy_amo_has_all(uint32_t kinds)
+{
+    return (kinds & FY_AMO_ALL) == FY_AMO_ALL;
+}
+/* Every kind can be had, some perhaps by compare-and-swap. 4 bytes: only if every kind is native. */
+static inline bool fy_amo_makes_all(const struct ferry_caps *caps, unsigned width)
+{
+    if (width == 4)
+        return fy_amo_has_all(caps->amo32);
+    return fy_amo_has_all(caps->amo64) || caps->amo64 & FERRY_AMO_FETCH_BIT(FERRY_AMO_CSWAP);
+}
+
 enum fy_outcome {
     FY_FOUND,             /* file exists, not looked into */
     FY_NOT_FOUND,         /* no such file in any folder */
