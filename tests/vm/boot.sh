@@ -26,19 +26,25 @@ link() {
 
 # start_guest ROLE GUESTS KERNEL SECONDS: runs it in the background; its console goes to console.ROLE.
 start_guest() {
-    local role=$1 guests=$2 dir=$cache/$3 cpus memory=1536 network=""
+    local role=$1 guests=$2 dir=$cache/$3 cpus memory=1536 network="" qemu
     cpus=$(nproc)
     [ "$cpus" -le 2 ] || cpus=2
     if [ "$guests" = 2 ]; then
         cpus=1 memory=1024 network="$(link "$role" 0) $(link "$role" 1)"
     fi
-    # shellcheck disable=SC2086
-    timeout -k 5 "$4" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp "$cpus" -m "$memory" \
-        -nodefaults -no-user-config -no-reboot -display none -serial stdio \
-        -kernel "$dir/vmlinux" -initrd "$work/initrd" -append "$(echo $vm_append) rig.role=$role rig.guests=$guests" \
-        -device isa-debug-exit,iobase=0xf4,iosize=0x04 \
-        -virtfs "local,path=$share,mount_tag=share,security_model=none,multidevs=remap" \
-        $network </dev/null 9>&- >"$share/console.$role" 2>"$share/qemu.$role" &
+    # shellcheck disable=SC2054,SC2206
+    qemu=(qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp "$cpus" -m "$memory"
+        -nodefaults -no-user-config -no-reboot -display none -kernel "$dir/vmlinux" -initrd "$work/initrd"
+        -append "$(echo $vm_append) rig.role=$role rig.guests=$guests${interactive:+ rig.interactive}"
+        -device isa-debug-exit,iobase=0xf4,iosize=0x04
+        -virtfs "local,path=$share,mount_tag=share,security_model=none,multidevs=remap" $network)
+    if [ -n "$interactive" ]; then
+        # the terminal is the guest's, its Ctrl-C too
+        qemu+=(-chardev stdio,id=console,signal=off -serial chardev:console)
+        timeout --foreground -k 5 "$4" "${qemu[@]}" <&0 9>&- 2>"$share/qemu.$role" &
+    else
+        timeout -k 5 "$4" "${qemu[@]}" -serial stdio </dev/null 9>&- >"$share/console.$role" 2>"$share/qemu.$role" &
+    fi
     guest_pids="$guest_pids $!"
 }
 

@@ -6,7 +6,7 @@ vm_packages="qemu-system-x86 busybox-static cpio xz-utils zstd kmod iproute2 ibv
 # crc32_generic: rdma_rxe asks the crypto layer for crc32, and nothing in the guest loads modules on demand.
 vm_modules="crc32_generic crc32c_generic rdma_rxe ib_uverbs rdma_ucm virtio_pci virtio_net veth sch_netem 9p 9pnet_virtio"
 vm_programs="ibv_devinfo ibv_rc_pingpong rping rdma ip tc setpriv
-    ib_write_lat ib_write_bw ib_read_lat ib_atomic_lat"
+    ib_write_lat ib_write_bw ib_read_lat ib_read_bw ib_atomic_lat ib_atomic_bw"
 
 say() { echo "vm: $*" >&2; }
 

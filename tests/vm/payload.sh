@@ -18,6 +18,10 @@ make_payload() {
         copy_with_libs "$root" "$build/$file" "/ferry/$file"
         strip --strip-debug "$root/ferry/$file"
     done
+    for file in ${more//,/ }; do
+        [ -f "$file" ] || file=$(command -v "$file") || { say "--add: no such program"; return 1; }
+        copy_with_libs "$root" "$file" "/usr/bin/$(basename "$file")"
+    done
     cp README.md "$root/ferry/"
     cp "$here/guest"/* "$here/victim.sh" "$root/rig/"
     cp "$here/guest/init" "$root/init"
