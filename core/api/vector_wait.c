@@ -64,8 +64,10 @@ static int wait_for(ferry_job_t *job, const struct look *look, bool vector, cons
         return rc;
     struct fy_backoff backoff = fy_wait_start(&job->world);
     for (;;) {
-        if (satisfied(look))
+        if (satisfied(look)) {
+            fy_fence_seen(&job->world.applied);
             return FERRY_OK;
+        }
         if (rc != FERRY_OK)
             return rc; /* looked once more after the verdict: what the dead had sent counts */
         rc = fy_wait_turn(&job->world, &backoff, -1, call);

@@ -10,6 +10,7 @@
  * transports too. */
 #include "team.h"
 
+#include "fence.h"
 #include "post.h"
 #include "wait.h"
 #include <string.h>
@@ -90,8 +91,10 @@ static int await(const struct step *step, uint32_t from, const uint64_t *flag)
     int rc = FERRY_OK;
     for (;;) {
         uint64_t seen = fy_look(flag);
-        if (seen >> FY_TAG_BITS >= step->number)
+        if (seen >> FY_TAG_BITS >= step->number) {
+            fy_fence_seen(&team->teams->world->applied);
             return same_call(step, seen, from);
+        }
         if (rc != FERRY_OK)
             return rc; /* looked once more after the verdict: what the dead had sent counts */
         rc = fy_wait_turn(team->teams->world, &backoff, fy_team_watched(team), step->call);

@@ -37,4 +37,25 @@ static inline void fy_fence_full(uint64_t *word)
 #endif
 }
 
+/* Two halves of an order that goes by way of memory which the thread sanitizer cannot follow: a request is carried out by one
+ * thread of this PE, and the reply, or a signal that came after it, reaches another by a transport's copies, perhaps through
+ * a second mapping, or by way of another process. Outside the sanitizer they are nothing: the transport keeps that order. */
+static inline void fy_fence_applied(uint64_t *word)
+{
+#ifdef FY_TSAN
+    __atomic_fetch_add(word, 1, __ATOMIC_RELEASE);
+#else
+    (void)word;
+#endif
+}
+
+static inline void fy_fence_seen(uint64_t *word)
+{
+#ifdef FY_TSAN
+    (void)__atomic_load_n(word, __ATOMIC_ACQUIRE);
+#else
+    (void)word;
+#endif
+}
+
 #endif

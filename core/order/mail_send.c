@@ -2,6 +2,8 @@
  * The sending side of the mailbox: ordering a request, its slot, putting it, and what comes back.
  * The channel's thread, or under its lock; slots are shared by all channels and under the peer's lock. */
 #include "mail.h"
+
+#include "fence.h"
 #include "wait.h"
 
 #include <string.h>
@@ -89,8 +91,10 @@ static int wait_for(struct ferry_ctx *ctx, struct fy_mail_peer *peer, uint32_t p
     for (;;) {
         pthread_mutex_lock(&peer->lock);
         collect(world->mail, peer, pe);
-        if (reached(ctx, peer, goal, number))
+        if (reached(ctx, peer, goal, number)) {
+            fy_fence_seen(&world->applied);
             return FERRY_OK;
+        }
         int rc = peer->broken;
         pthread_mutex_unlock(&peer->lock);
         if (rc != FERRY_OK)
@@ -168,6 +172,7 @@ static int put_request(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe,
         return rc;
     struct ferry_op op = {.kind = FERRY_OP_PUT, .flags = flags | FERRY_OP_WORD, .peer = pe, .local = words, .key = place.key,
                           .offset = place.offset, .length = sizeof(words)};
+    fy_fence_applied(&ctx->world->applied); /* this PE may be the one that serves it */
     rc = fy_words_put(ctx, flow, &op);
     return rc < 0 ? rc : FERRY_OK;
 }

@@ -5,6 +5,7 @@
 #include "mail_source.h"
 
 #include "direct.h"
+#include "fence.h"
 
 /* What fy_direct_update is for 8 bytes. */
 static uint32_t update4(uint32_t *word, unsigned kind, uint32_t operand, uint32_t compare)
@@ -46,6 +47,7 @@ static void carry_out(struct fy_world *world, struct fy_mail_source *source, con
     struct fy_reply *reply = &source->replies[number % FY_MAIL_SLOTS];
     *reply = (struct fy_reply){.number = number, .request = *r, .wave = reply->wave};
     source->n_replies++;
+    fy_fence_seen(&world->applied);
     if (r->kind == FY_MAIL_AMO) {
         apply_amo(world, reply, r);
         return;
@@ -215,6 +217,7 @@ static bool put_reply(struct ferry_ctx *ctx, struct fy_mail_source *source, stru
         op.flags |= FERRY_OP_FENCED;
     else if (reply->behind && lane->caps->flags & FERRY_CAP_FENCE_CALL)
         lane->ops->fence(lane->handle, ctx->id, source->pe);
+    fy_fence_applied(&ctx->world->applied);
     uint64_t done = 0; /* two words: one part, or as good as that where a word is the most */
     if (!put_now(ctx, source, &op, &done))
         return false;

@@ -4,6 +4,7 @@
 #include "wait.h"
 
 #include "direct.h"
+#include "fence.h"
 #include "post.h"
 
 int fy_wait_turn(struct fy_world *world, struct fy_backoff *backoff, int check, const char *doing)
@@ -27,6 +28,7 @@ int fy_wait_word(struct fy_world *world, const uint64_t *word, int cmp, uint64_t
         /* what the dead had sent may have arrived between the look and the verdict */
         return fy_compare(fy_look(word), cmp, value) ? FERRY_OK : rc;
     }
+    fy_fence_seen(&world->applied);
     return FERRY_OK;
 }
 
@@ -39,6 +41,7 @@ int fy_barrier_pass(struct fy_barrier *barrier, const char *doing)
     struct fy_world *world = ctx->world;
     uint64_t number = ++barrier->number;
     int rc = FERRY_OK;
+    fy_fence_applied(&world->applied); /* a request that follows at a peer is carried out by another thread here */
     for (uint32_t r = 0, step = 1; step < world->n_pes; r++, step <<= 1) {
         uint64_t *word = barrier->words + r * FY_BARRIER_STRIDE;
         uint32_t next = (uint32_t)(((uint64_t)world->my_pe + step) % world->n_pes);
