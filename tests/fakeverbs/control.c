@@ -12,13 +12,21 @@ struct state fv = {.lock = PTHREAD_MUTEX_INITIALIZER,
                    .devices = 1,
                    .port_state = IBV_PORT_ACTIVE,
                    .inline_max = 512,
-                   .atomics = IBV_ATOMIC_HCA};
+                   .atomics = IBV_ATOMIC_HCA,
+                   .max_mr = UINT64_MAX,
+                   .offers = UINT32_MAX};
 
 __attribute__((constructor)) static void start(void)
 {
-    const char *n = getenv("FAKEVERBS_DEVICES");
+    const char *n = getenv("FAKEVERBS_DEVICES"), *max = getenv("FAKEVERBS_MAX_MR"),
+               *offers = getenv("FAKEVERBS_OFFERS");
+
     if (n && *n >= '0' && *n <= '0' + DEVICES_MAX)
         fv.devices = *n - '0';
+    if (max)
+        fv.max_mr = strtoull(max, NULL, 0);
+    if (offers)
+        fv.offers = (unsigned)strtoul(offers, NULL, 0);
 }
 
 int fv_failing(const char *call)
@@ -85,6 +93,27 @@ void fakeverbs_atomics(enum ibv_atomic_cap cap)
     pthread_mutex_unlock(&fv.lock);
 }
 
+void fakeverbs_big_endian(int replies)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.big_endian = replies;
+    pthread_mutex_unlock(&fv.lock);
+}
+
+void fakeverbs_memory(uint64_t max_mr)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.max_mr = max_mr;
+    pthread_mutex_unlock(&fv.lock);
+}
+
+void fakeverbs_offers(unsigned mask)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.offers = mask;
+    pthread_mutex_unlock(&fv.lock);
+}
+
 struct fakeverbs_counts fakeverbs_counts(void)
 {
     struct fakeverbs_counts now;
@@ -99,5 +128,5 @@ long fakeverbs_live(void)
 {
     struct fakeverbs_counts c = fakeverbs_counts();
 
-    return c.contexts + c.pds + c.cqs + c.mrs + c.qps + c.ahs + c.lists + c.events;
+    return c.contexts + c.pds + c.tds + c.cqs + c.mrs + c.qps + c.ahs + c.lists + c.events;
 }

@@ -68,6 +68,11 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
     c->v.context.abi_compat = (void *)(uintptr_t)UINTPTR_MAX; /* marks a verbs_context around it */
     c->v.sz = sizeof c->v;
     c->v.query_port = fv_query_port;
+    c->v.create_qp_ex = fv_create_qp_ex;
+    c->v.create_cq_ex = fv_create_cq_ex;
+    c->v.alloc_td = fv_alloc_td;
+    c->v.dealloc_td = fv_dealloc_td;
+    c->v.alloc_parent_domain = fv_alloc_parent_domain;
     c->v.context.ops.post_send = fv_post_send;
     c->v.context.ops.poll_cq = fv_poll_cq;
     c->next = fv.contexts;
@@ -104,12 +109,12 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
     pthread_mutex_lock(&fv.lock);
     error = fv_failing("query_device");
     attr->atomic_cap = fv.atomics;
+    attr->max_mr_size = fv.max_mr;
     pthread_mutex_unlock(&fv.lock);
     attr->phys_port_cnt = 1;
     attr->max_qp_wr = 1024;
     attr->max_cqe = 32767;
     attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 16;
-    attr->max_mr_size = UINT64_MAX;
     return error;
 }
 

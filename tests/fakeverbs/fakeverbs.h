@@ -8,7 +8,7 @@
 
 /* The nth next call (1: the next) of `call` fails with `error`. Names: open_device, query_device, query_port,
  * query_gid, alloc_pd, create_cq, reg_mr, create_qp, create_ah, modify_init, modify_rtr, modify_rts, post_send,
- * poll_cq. error 0: none fails. */
+ * poll_cq, create_cq_ex, alloc_td, alloc_parent_domain, reg_dmabuf_mr. error 0: none fails. */
 void fakeverbs_fail(const char *call, int nth, int error);
 /* The nth next request completes with this status, and its queue pair goes into the error state. */
 void fakeverbs_complete(int nth, enum ibv_wc_status status, uint32_t vendor);
@@ -18,11 +18,25 @@ void fakeverbs_ports(enum ibv_port_state state); /* of all ports */
 void fakeverbs_devices(int n);                   /* how many there are, 0 to 4; the start: 1, or FAKEVERBS_DEVICES */
 void fakeverbs_inline(uint32_t most);            /* what queue pairs grant */
 void fakeverbs_atomics(enum ibv_atomic_cap cap);
+void fakeverbs_big_endian(int replies); /* 1: the old value of an atomic comes in big-endian order */
+void fakeverbs_memory(uint64_t max_mr); /* longest registration; the start: any, or FAKEVERBS_MAX_MR */
+
+/* Which of the newer verbs there are; the start: all, or FAKEVERBS_OFFERS. */
+enum {
+    FAKEVERBS_WR = 1,     /* ibv_create_qp_ex with ibv_wr_... */
+    FAKEVERBS_TD = 2,     /* thread and parent domains */
+    FAKEVERBS_CQ_EX = 4,  /* ibv_create_cq_ex */
+    FAKEVERBS_CQ_PD = 8,  /* ... in a parent domain */
+    FAKEVERBS_DMABUF = 16 /* ibv_reg_dmabuf_mr */
+};
+void fakeverbs_offers(unsigned mask);
 
 struct fakeverbs_counts {
-    long contexts, pds, cqs, mrs, qps, ahs, lists, events; /* made and not yet destroyed; events not acknowledged */
-    long doorbells, requests, signalled, fenced, inlined;  /* since the start */
-    long overflows; /* requests beyond a send queue, completions beyond their queue */
+    long contexts, pds, tds, cqs, mrs, qps, ahs, lists,
+        events;                                           /* made and not yet destroyed; events not acknowledged */
+    long doorbells, requests, signalled, fenced, inlined; /* since the start */
+    long built, alone; /* requests by ibv_wr_..., completion queues made for one thread */
+    long overflows;    /* requests beyond a send queue, completions beyond their queue */
 };
 struct fakeverbs_counts fakeverbs_counts(void);
 long fakeverbs_live(void); /* the sum of what is made and not yet destroyed */

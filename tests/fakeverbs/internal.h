@@ -9,12 +9,25 @@
 #include <pthread.h>
 
 #define DEVICES_MAX 4
+#define STAGED_MAX  64
 
 struct context {
     struct context *next;
     struct verbs_context v; /* last member is the ibv_context */
     int write_fd;           /* the other end of its async_fd */
     int device;
+};
+
+struct td {
+    struct ibv_td v;
+    int users, inside;
+};
+
+struct pd {
+    struct ibv_pd v;
+    struct pd *of; /* of a parent domain */
+    struct td *td;
+    int users; /* what was made in it */
 };
 
 struct mr {
@@ -24,13 +37,33 @@ struct mr {
 };
 
 struct cq {
-    struct ibv_cq v;
+    union {
+        struct ibv_cq v;
+        struct ibv_cq_ex ex;
+    };
+    struct pd *pd; /* its parent domain */
+    struct td *td;
     struct ibv_wc *ring;
     uint32_t size, head, tail;
 };
 
+/* A request between ibv_wr_start and ibv_wr_complete. */
+struct staged {
+    struct ibv_send_wr wr;
+    struct ibv_sge sge;
+    int set; /* it has its data */
+    char data[512];
+};
+
 struct qp {
-    struct ibv_qp v;
+    union {
+        struct ibv_qp v;
+        struct ibv_qp_ex ex;
+    };
+    struct td *td;
+    struct staged *stage; /* NULL: made without ibv_wr_... */
+    uint32_t staged;
+    int bad;
     struct ibv_qp_cap cap;
     uint32_t dest;
     unsigned access;
@@ -50,6 +83,9 @@ struct state {
     enum ibv_port_state port_state;
     uint32_t inline_max;
     enum ibv_atomic_cap atomics;
+    int big_endian;
+    uint64_t max_mr;
+    unsigned offers;
     char fail_call[32];
     int fail_nth, fail_error;
     int bad_nth;
@@ -60,6 +96,20 @@ extern struct state fv;
 
 /* Under the lock: the errno that this call is to fail with, or 0. */
 int fv_failing(const char *call);
+/* Memory for an object, unless the call is to fail; leaves the lock held if it succeeds. */
+void *fv_begin(const char *call, size_t size);
+int fv_end(long *count, void *object);
+/* Around what touches an object of a thread domain. */
+void fv_enter(struct td *td);
+void fv_leave(struct td *td);
+/* Under the lock: the errno with which a request is not taken; carries it out. */
+int fv_refuses(struct qp *qp, const struct ibv_send_wr *wr);
+void fv_carry_out(struct qp *qp, const struct ibv_send_wr *wr);
+struct ibv_qp *fv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+struct ibv_cq_ex *fv_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+struct ibv_td *fv_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int fv_dealloc_td(struct ibv_td *td);
+struct ibv_pd *fv_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
 int fv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int fv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int fv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);

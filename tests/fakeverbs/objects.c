@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Domains, completion queues, registrations, queue pairs and address handles of the stand-in: made, changed, destroyed.
+ * Completion queues, registrations, queue pairs and address handles of the stand-in: made, changed, destroyed.
  * Any thread. */
 #include "internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,7 @@ static int device_of(struct ibv_context *context)
     return ((struct context *)((char *)context - offsetof(struct context, v.context)))->device;
 }
 
-/* Memory for an object, unless the call is to fail; leaves the lock held if it succeeds. */
-static void *begin(const char *call, size_t size)
+void *fv_begin(const char *call, size_t size)
 {
     void *object = calloc(1, size);
     int error;
@@ -30,7 +30,7 @@ static void *begin(const char *call, size_t size)
     return NULL;
 }
 
-static int end(long *count, void *object)
+int fv_end(long *count, void *object)
 {
     pthread_mutex_lock(&fv.lock);
     --*count;
@@ -39,26 +39,9 @@ static int end(long *count, void *object)
     return 0;
 }
 
-struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
-{
-    struct ibv_pd *pd = begin("alloc_pd", sizeof *pd);
-
-    if (!pd)
-        return NULL;
-    pd->context = context;
-    fv.counts.pds++;
-    pthread_mutex_unlock(&fv.lock);
-    return pd;
-}
-
-int ibv_dealloc_pd(struct ibv_pd *pd)
-{
-    return end(&fv.counts.pds, pd);
-}
-
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
-    struct ibv_ah *ah = begin("create_ah", sizeof *ah);
+    struct ibv_ah *ah = fv_begin("create_ah", sizeof *ah);
 
     (void)attr;
     if (!ah)
@@ -71,16 +54,14 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
-    return end(&fv.counts.ahs, ah);
+    return fv_end(&fv.counts.ahs, ah);
 }
 
-struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
-                             int vector)
+static struct cq *make_cq(struct ibv_context *context, const char *call, uint32_t entries)
 {
-    struct ibv_wc *ring = cqe > 0 ? calloc((size_t)cqe, sizeof *ring) : NULL;
-    struct cq *cq = ring ? begin("create_cq", sizeof *cq) : NULL;
+    struct ibv_wc *ring = entries ? calloc(entries, sizeof *ring) : NULL;
+    struct cq *cq = ring ? fv_begin(call, sizeof *cq) : NULL;
 
-    (void)cq_context, (void)channel, (void)vector;
     if (!cq) {
         int error = ring ? errno : EINVAL;
         free(ring);
@@ -88,20 +69,55 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
         return NULL;
     }
     cq->v.context = context;
-    cq->v.cqe = cqe;
+    cq->v.cqe = (int)entries;
     cq->ring = ring;
-    cq->size = (uint32_t)cqe;
+    cq->size = entries;
     fv.counts.cqs++;
+    return cq;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
+                             int vector)
+{
+    struct cq *cq = make_cq(context, "create_cq", cqe > 0 ? (uint32_t)cqe : 0);
+
+    (void)cq_context, (void)channel, (void)vector;
+    if (!cq)
+        return NULL;
     pthread_mutex_unlock(&fv.lock);
     return &cq->v;
+}
+
+struct ibv_cq_ex *fv_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+{
+    struct pd *pd = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? (struct pd *)attr->parent_domain : NULL;
+    int takes = fv.offers & FAKEVERBS_CQ_EX && (!pd || fv.offers & FAKEVERBS_CQ_PD);
+    struct cq *cq = takes ? make_cq(context, "create_cq_ex", attr->cqe) : NULL;
+
+    if (!cq) {
+        errno = takes ? errno : EOPNOTSUPP;
+        return NULL;
+    }
+    cq->pd = pd;
+    cq->td = pd ? pd->td : NULL;
+    if (pd)
+        pd->users++;
+    fv.counts.alone +=
+        attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS && attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+    pthread_mutex_unlock(&fv.lock);
+    return &cq->ex;
 }
 
 int ibv_destroy_cq(struct ibv_cq *v)
 {
     struct cq *cq = (struct cq *)v;
 
+    pthread_mutex_lock(&fv.lock);
+    if (cq->pd)
+        cq->pd->users--;
+    pthread_mutex_unlock(&fv.lock);
     free(cq->ring);
-    return end(&fv.counts.cqs, cq);
+    return fv_end(&fv.counts.cqs, cq);
 }
 
 /* A free place in a table of pointers; UINT32_MAX: no memory. Under the lock. */
@@ -120,16 +136,16 @@ static uint32_t place(void ***table, uint32_t *n)
     return (*n)++;
 }
 
-static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length, unsigned access)
+static struct ibv_mr *reg(struct ibv_pd *pd, const char *call, void *addr, size_t length, unsigned access)
 {
     static uint32_t generation;
-    struct mr *mr = begin("reg_mr", sizeof *mr);
+    struct mr *mr = fv_begin(call, sizeof *mr);
     uint32_t at;
 
     if (!mr)
         return NULL;
     at = place((void ***)&fv.mrs, &fv.n_mrs);
-    if (at == UINT32_MAX ||
+    if (at == UINT32_MAX || length > fv.max_mr ||
         ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(access & IBV_ACCESS_LOCAL_WRITE))) {
         pthread_mutex_unlock(&fv.lock);
         free(mr);
@@ -144,6 +160,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length, unsigned
     mr->access = access;
     mr->device = device_of(pd->context);
     fv.mrs[at] = mr;
+    ((struct pd *)pd)->users++;
     fv.counts.mrs++;
     pthread_mutex_unlock(&fv.lock);
     return &mr->v;
@@ -151,26 +168,38 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length, unsigned
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
-    return reg(pd, addr, length, (unsigned)access);
+    return reg(pd, "reg_mr", addr, length, (unsigned)access);
 }
 
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
 {
     (void)iova;
-    return reg(pd, addr, length, access);
+    return reg(pd, "reg_mr", addr, length, access);
+}
+
+/* The memory behind the file is the test's own, mapped where iova says. */
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+{
+    (void)offset;
+    if (!(fv.offers & FAKEVERBS_DMABUF) || fcntl(fd, F_GETFD) < 0) {
+        errno = fv.offers & FAKEVERBS_DMABUF ? EBADF : EOPNOTSUPP;
+        return NULL;
+    }
+    return reg(pd, "reg_dmabuf_mr", (void *)(uintptr_t)iova, length, (unsigned)access);
 }
 
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
     pthread_mutex_lock(&fv.lock);
+    ((struct pd *)mr->pd)->users--;
     fv.mrs[mr->rkey >> 12] = NULL;
     pthread_mutex_unlock(&fv.lock);
-    return end(&fv.counts.mrs, mr);
+    return fv_end(&fv.counts.mrs, mr);
 }
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-    struct qp *qp = begin("create_qp", sizeof *qp);
+    struct qp *qp = fv_begin("create_qp", sizeof *qp);
     uint32_t at;
 
     if (!qp)
@@ -190,18 +219,28 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
     qp->v.state = IBV_QPS_RESET;
     qp->cap = attr->cap;
     qp->device = device_of(pd->context);
+    qp->td = ((struct pd *)pd)->td;
+    ((struct pd *)pd)->users++;
     fv.qps[at] = qp;
     fv.counts.qps++;
     pthread_mutex_unlock(&fv.lock);
     return &qp->v;
 }
 
-int ibv_destroy_qp(struct ibv_qp *qp)
+/* Looks through the completion queue, so it counts as in that queue's thread domain. */
+int ibv_destroy_qp(struct ibv_qp *v)
 {
+    struct qp *qp = (struct qp *)v;
+    struct td *td = ((struct cq *)v->send_cq)->td;
+
+    fv_enter(td);
     pthread_mutex_lock(&fv.lock);
-    fv.qps[qp->qp_num - 0x100] = NULL;
+    ((struct pd *)v->pd)->users--;
+    fv.qps[v->qp_num - 0x100] = NULL;
     pthread_mutex_unlock(&fv.lock);
-    return end(&fv.counts.qps, qp);
+    fv_leave(td);
+    free(qp->stage);
+    return fv_end(&fv.counts.qps, qp);
 }
 
 int ibv_modify_qp(struct ibv_qp *v, struct ibv_qp_attr *attr, int mask)

@@ -51,6 +51,8 @@ static enum ibv_wc_status atomic(const struct qp *peer, const struct ibv_send_wr
         __atomic_store_n(word, old + wr->wr.atomic.compare_add, __ATOMIC_RELEASE);
     else if (old == wr->wr.atomic.compare_add)
         __atomic_store_n(word, wr->wr.atomic.swap, __ATOMIC_RELEASE);
+    if (fv.big_endian)
+        old = __builtin_bswap64(old);
     copy(old_to, &old, 8);
     return IBV_WC_SUCCESS;
 }
@@ -98,7 +100,7 @@ static void complete(struct qp *qp, const struct ibv_send_wr *wr, enum ibv_wc_st
     qp->since = 0;
 }
 
-static void one(struct qp *qp, const struct ibv_send_wr *wr)
+void fv_carry_out(struct qp *qp, const struct ibv_send_wr *wr)
 {
     enum ibv_wc_status status = IBV_WC_WR_FLUSH_ERR;
     uint32_t vendor = 0;
@@ -123,25 +125,35 @@ static void one(struct qp *qp, const struct ibv_send_wr *wr)
         complete(qp, wr, status, vendor);
 }
 
+int fv_refuses(struct qp *qp, const struct ibv_send_wr *wr)
+{
+    int error = fv_failing("post_send");
+
+    if (error)
+        return error;
+    if (qp->v.state != IBV_QPS_RTS && qp->v.state != IBV_QPS_ERR)
+        return EINVAL;
+    return wr->send_flags & IBV_SEND_INLINE && wr->num_sge && wr->sg_list->length > qp->cap.max_inline_data ? ENOMEM
+                                                                                                            : 0;
+}
+
 int fv_post_send(struct ibv_qp *v, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
     struct qp *qp = (struct qp *)v;
     int error = 0;
 
+    fv_enter(qp->td);
     pthread_mutex_lock(&fv.lock);
     fv.counts.doorbells++;
     for (; wr && !error; wr = error ? wr : wr->next) {
-        error = fv_failing("post_send");
-        if (!error && v->state != IBV_QPS_RTS && v->state != IBV_QPS_ERR)
-            error = EINVAL;
-        if (!error && wr->send_flags & IBV_SEND_INLINE && wr->num_sge && wr->sg_list->length > qp->cap.max_inline_data)
-            error = ENOMEM;
+        error = fv_refuses(qp, wr);
         if (!error)
-            one(qp, wr);
+            fv_carry_out(qp, wr);
     }
     if (error)
         *bad = wr;
     pthread_mutex_unlock(&fv.lock);
+    fv_leave(qp->td);
     return error;
 }
 
@@ -159,6 +171,7 @@ int fv_poll_cq(struct ibv_cq *v, int n, struct ibv_wc *wc)
     struct cq *cq = (struct cq *)v;
     int taken = 0;
 
+    fv_enter(cq->td);
     pthread_mutex_lock(&fv.lock);
     if (fv_failing("poll_cq"))
         taken = -1;
@@ -167,5 +180,6 @@ int fv_poll_cq(struct ibv_cq *v, int n, struct ibv_wc *wc)
         free_places(&wc[taken]);
     }
     pthread_mutex_unlock(&fv.lock);
+    fv_leave(cq->td);
     return taken;
 }
