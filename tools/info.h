@@ -4,6 +4,7 @@
 #define FERRY_TOOLS_INFO_H
 
 #include <ferry/ferry.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -13,7 +14,9 @@
  * capability  name: plugin, state: capability, value
  * option      name: variable, value, state: owner, origin, doc
  * choice      name: variable, value: one that is accepted
- * explain     name: plugin, value: feature, state: native or made, origin: kind of memory, doc: cost */
+ * explain     name: plugin, value: feature, state: native or made, origin: kind of memory, doc: cost
+ * finding     name: owner, value: object, state: ok, warning or problem, origin: what to do, doc: what was found
+ * plan        name: plugin, value: pe, state: devices, doc: why */
 struct info {
     ferry_info_row_t *rows; /* strings are ours */
     size_t n, capacity;
@@ -34,6 +37,18 @@ int info_print_json(const struct info *info);
 /* What is native and what is made. `guise`: what the transport pretends to be, NULL: itself. */
 void info_print_explained(const struct info *info, const char *guise);
 /* Asks for the transports of `spec` once, or, with none chosen, for every guise of loopback; prints. 0, or an exit status. */
-int info_explain(const char *spec, bool json);
+/* `n` above 0: also the devices that so many local PEs would use; `nodes`: where they run, NULL: where this process may. */
+int info_explain(const char *spec, bool json, int n, const char *nodes);
+
+/* --doctor: 0, 1 if what was asked for cannot be used, or another exit status. */
+int info_doctor(const char *spec, bool json);
+/* The plan, printed, or into `all`. 0, or an exit status. */
+int info_plan(const char *spec, int n, const char *nodes, json_t *all);
+
+/* Words, broken into indented lines; the second: the first line's indentation was printed. */
+void info_print_wrapped(const char *text, int indent);
+void info_print_hanging(const char *text, int indent);
+/* A text as JSON, whatever its bytes. */
+json_t *info_text_value(const char *text);
 
 #endif

@@ -98,7 +98,7 @@ static bool explained(const struct info *info)
     return info_next(info, "explain", NULL, &at) != NULL;
 }
 
-int info_explain(const char *spec, bool json)
+int info_explain(const char *spec, bool json, int n, const char *nodes)
 {
     struct info info = {0};
     json_t *all = json ? json_array() : NULL;
@@ -108,6 +108,8 @@ int info_explain(const char *spec, bool json)
     bool good = explained(&info);
     if (rc == 0 && good && !chosen(&info, spec))
         rc = explain_guises(&info, all);
+    if (rc == 0 && n > 0)
+        rc = info_plan(spec, n, nodes, all);
     info_free(&info);
     if (all) {
         json_dumpf(all, stdout, JSON_INDENT(2));

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* JSON is UTF-8; a path need not be. Then what is not ASCII is shown as '?'. */
-static json_t *text_value(const char *text)
+json_t *info_text_value(const char *text)
 {
     json_t *value = json_string(text);
     if (value)
@@ -32,7 +32,7 @@ static json_t *capabilities(const struct info *info, const ferry_info_row_t *plu
     if (strcmp(plugin->state, "chosen") != 0 && strcmp(plugin->state, "usable") != 0)
         return object;
     while ((row = info_next(info, "capability", plugin->name, &at)))
-        json_object_set_new(object, row->state, text_value(row->value));
+        json_object_set_new(object, row->state, info_text_value(row->value));
     return object;
 }
 
@@ -42,7 +42,7 @@ static json_t *searches(const struct info *info)
     size_t at = 0;
     json_t *array = json_array();
     while ((row = info_next(info, "search", NULL, &at)))
-        json_array_append_new(array, text_value(row->name));
+        json_array_append_new(array, info_text_value(row->name));
     return array;
 }
 
@@ -52,9 +52,9 @@ static json_t *plugins(const struct info *info)
     size_t at = 0;
     json_t *array = json_array();
     while ((row = info_next(info, "plugin", NULL, &at)))
-        json_array_append_new(array, json_pack("{so so so so so so}", "name", text_value(row->name), "path",
-                                               text_value(row->value), "version", text_value(row->origin), "state",
-                                               text_value(row->state), "reason", text_value(row->doc), "capabilities",
+        json_array_append_new(array, json_pack("{so so so so so so}", "name", info_text_value(row->name), "path",
+                                               info_text_value(row->value), "version", info_text_value(row->origin), "state",
+                                               info_text_value(row->state), "reason", info_text_value(row->doc), "capabilities",
                                                capabilities(info, row)));
     return array;
 }
@@ -65,9 +65,9 @@ static json_t *options(const struct info *info)
     size_t at = 0;
     json_t *array = json_array();
     while ((row = info_next(info, "option", NULL, &at)))
-        json_array_append_new(array, json_pack("{so so so so so}", "name", text_value(row->name), "owner",
-                                               text_value(row->state), "value", text_value(row->value), "origin",
-                                               text_value(row->origin), "doc", text_value(row->doc)));
+        json_array_append_new(array, json_pack("{so so so so so}", "name", info_text_value(row->name), "owner",
+                                               info_text_value(row->state), "value", info_text_value(row->value), "origin",
+                                               info_text_value(row->origin), "doc", info_text_value(row->doc)));
     return array;
 }
 

@@ -7,24 +7,35 @@
 
 #define COLUMNS 100
 
-/* Words of `text`, broken into indented lines. */
-static void print_wrapped(const char *text, int indent)
+/* Words of `text`, broken into lines; `column`: where the first begins. */
+static void wrap(const char *text, int indent, int column)
 {
-    int column = 0;
+    bool first = true;
     while (*(text += strspn(text, " \n"))) {
         int length = (int)strcspn(text, " \n");
-        if (column > 0 && column + 1 + length > COLUMNS) {
+        if (column > indent && column + 1 + length > COLUMNS) {
             putchar('\n');
             column = 0;
         }
         if (column == 0)
             column = printf("%*s%.*s", indent, "", length, text);
         else
-            column += printf(" %.*s", length, text);
+            column += printf("%s%.*s", first ? "" : " ", length, text);
+        first = false;
         text += length;
     }
     if (column > 0)
         putchar('\n');
+}
+
+void info_print_wrapped(const char *text, int indent)
+{
+    wrap(text, indent, 0);
+}
+
+void info_print_hanging(const char *text, int indent)
+{
+    wrap(text, indent, indent);
 }
 
 static void print_search(const struct info *info)
@@ -53,7 +64,7 @@ static void print_plugins(const struct info *info)
         printf("  %s%s%s: %s\n", row->name, *row->origin ? " " : "", row->origin, row->state);
         if (*row->value)
             printf("      %-28s %s\n", "file", row->value);
-        print_wrapped(row->doc, 6);
+        info_print_wrapped(row->doc, 6);
         /* A name met twice was opened once: the file that is usable. */
         if (strcmp(row->state, "chosen") == 0 || strcmp(row->state, "usable") == 0)
             print_capabilities(info, row->name);
@@ -70,7 +81,7 @@ static void print_options(const struct info *info)
     puts("\noptions");
     while ((row = info_next(info, "option", NULL, &at))) {
         printf("  %s=%s (%s)\n", row->name, row->value, row->origin);
-        print_wrapped(row->doc, 6);
+        info_print_wrapped(row->doc, 6);
     }
 }
 

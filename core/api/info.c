@@ -3,11 +3,11 @@
  * Any thread; makes and unmakes everything it needs. */
 #include "api.h"
 #include "explain.h"
+#include "look.h"
 
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Where rows go. */
 struct teller {
@@ -144,28 +144,15 @@ static int survey(const struct teller *teller, struct fy_route *route, const cha
 
 int ferry_info(const char *spec, int all, void (*row)(void *arg, const ferry_info_row_t *row), void *arg)
 {
-    if (!row || sodium_init() < 0)
-        return FERRY_ERR_ARG;
     struct teller teller = {row, arg};
-    struct fy_log log;
-    struct fy_source source = {NULL, environ};
-    struct fy_options options;
-    struct ferry_error error;
-    struct fy_route *route = NULL;
-    const struct fy_route_services none = {0};
-    fy_log_init(&log);
-    int rc = fy_options_load(&options, fy_core_options, NULL, &source, &error);
-    if (rc != FERRY_OK) {
-        fy_log_record(&log, FERRY_LOG_ERROR, "", &error);
+    struct fy_look look;
+    if (!row)
+        return FERRY_ERR_ARG;
+    int rc = fy_look_begin(&look, spec);
+    if (rc != FERRY_OK)
         return rc;
-    }
-    tell_options(&teller, &options, "core");
-    log.level = (int)fy_options_number(&options, "log");
-    rc = fy_route_create(&log, &source, &none, &route);
-    if (rc == FERRY_OK)
-        rc = survey(&teller, route, spec ? spec : fy_options_string(&options, "transport"), all);
-    if (route)
-        fy_route_close(route);
-    fy_options_free(&options);
+    tell_options(&teller, &look.options, "core");
+    rc = survey(&teller, look.route, look.spec, all);
+    fy_look_end(&look);
     return rc;
 }

@@ -37,6 +37,9 @@ const struct ferry_option fy_core_options[] = {
     {"direct", FERRY_OPTION_BOOL, 0, "yes", NULL,
      "Whether small operations go by the library's own loads and stores where a transport maps the peer's memory and allows it; "
      "no sends every operation through the transport."},
+    {"gpu", FERRY_OPTION_STRING, 0, "", NULL,
+     "PCI address of the GPU that this PE works with, as 0000:3b:00.0: transports take a device near it; empty: near the "
+     "PE's cores."},
     {"log", FERRY_OPTION_CHOICE, 0, "warn", "error|warn|info|debug|trace", "How much is logged to stderr."},
     {"rank", FERRY_OPTION_INT, 0, "-1", NULL, "This PE's number; set by the launcher."},
     {"size", FERRY_OPTION_INT, 0, "0", NULL, "Number of PEs in the job; set by the launcher."},

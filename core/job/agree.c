@@ -17,6 +17,8 @@ struct card {
     char hooks[64];
     uint64_t heap_size, heap_chunk, channels;
     uint64_t machine; /* equal for PEs that share a kernel, so its memory */
+    uint64_t nodes;   /* of struct ferry_place */
+    char gpu[16];
     int32_t status;
     int32_t reserved;
     char message[256];
@@ -54,6 +56,10 @@ static void card_fill(struct ferry_job *job, int status, const struct ferry_erro
     card->heap_chunk = (uint64_t)fy_options_number(&job->options, "heap_chunk");
     card->channels = (uint64_t)fy_options_number(&job->options, "channels");
     card->machine = machine_number();
+    struct ferry_place place;
+    fy_job_here(&place, &job->options);
+    card->nodes = place.nodes;
+    memcpy(card->gpu, place.gpu, sizeof(card->gpu));
     card->status = status;
     if (status != FERRY_OK)
         snprintf(card->message, sizeof(card->message), "%.250s", error->message);
@@ -146,6 +152,28 @@ static int judge(struct ferry_job *job, const struct sealed_card *cards, struct 
     return rc;
 }
 
+/* Where the PEs of this host run, for transports that share devices among them. The cards were judged. */
+static int keep_places(struct ferry_job *job, const struct sealed_card *cards, struct ferry_error *error)
+{
+    uint32_t n = 0;
+    job->places = calloc(job->local_pes, sizeof(*job->places));
+    if (!job->places) {
+        fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory for the places of %u pes", job->local_pes);
+        return FERRY_ERR_NOMEM;
+    }
+    for (uint32_t pe = 0; pe < job->world.n_pes; pe++) {
+        const struct card *card = &cards[pe].card;
+        if (!job->world.peers[pe].same_host)
+            continue;
+        if (pe == job->world.my_pe)
+            job->my_place = n;
+        job->places[n] = (struct ferry_place){.size = sizeof(*job->places), .pe = pe, .nodes = card->nodes};
+        snprintf(job->places[n].gpu, sizeof(job->places[n].gpu), "%.15s", card->gpu);
+        n++;
+    }
+    return FERRY_OK;
+}
+
 int fy_job_agree(struct ferry_job *job, int mine, struct ferry_error *error)
 {
     struct sealed_card *cards = calloc((size_t)job->world.n_pes + 1, sizeof(*cards));
@@ -164,6 +192,8 @@ int fy_job_agree(struct ferry_job *job, int mine, struct ferry_error *error)
         *error = exchange;
     else
         rc = judge(job, cards, error);
+    if (rc == FERRY_OK)
+        rc = keep_places(job, cards, error);
     free(cards);
     return rc;
 }

@@ -25,7 +25,8 @@ struct ferry_job {
     struct fy_barrier barrier;
     struct fy_teams *teams;
     struct ferry_ctx *default_ctx;
-    uint32_t local_pes;
+    uint32_t local_pes, my_place;
+    struct ferry_place *places; /* of the local PEs */
     bool needs_mail, needs_get; /* some PE of the job makes use of the mailbox, for gets, too */
     bool running; /* init is over: collective calls have no time limit, since a peer may compute for an hour */
     uint8_t secret[FERRY_SECRET_BYTES];
@@ -56,6 +57,11 @@ void fy_job_release(struct ferry_job *job);
 /* agree.c: exchanges what must be equal on all PEs, and whether each got this far. `mine` is this PE's status so far, with
  * its record in *error; if any PE failed, every PE gets an error that names it. */
 int fy_job_agree(struct ferry_job *job, int mine, struct ferry_error *error);
+
+/* here.c: where the calling thread may run, and the GPU that the options name. */
+void fy_job_here(struct ferry_place *place, const struct fy_options *options);
+/* Empty, or a PCI address. */
+bool fy_job_gpu_ok(const char *address);
 
 /* The same for any later step: FERRY_OK only if it is OK on every PE. */
 int fy_job_same_fate(struct ferry_job *job, int mine, const char *step, struct ferry_error *error);

@@ -31,6 +31,7 @@ void fy_job_release(struct ferry_job *job)
     free(job->world.channels);
     free(job->world.peers);
     free(job->endpoints);
+    free(job->places);
     if (job->teams)
         fy_teams_destroy(job->teams);
     if (job->errors)

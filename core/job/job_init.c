@@ -48,6 +48,12 @@ static int read_options(struct ferry_job *job, const ferry_attr_t *attr, struct 
         return FERRY_ERR_CONFIG;
     }
     job->world.queue_ops = (uint32_t)queue_ops;
+    const char *gpu = fy_options_string(&job->options, "gpu");
+    if (!fy_job_gpu_ok(gpu)) {
+        fy_error_set(error, FERRY_ERR_CONFIG, "nvidia-smi --query-gpu=pci.bus_id --format=csv prints them",
+                     "FERRY_GPU is '%.40s', which is no PCI address like 0000:3b:00.0", gpu);
+        return FERRY_ERR_CONFIG;
+    }
     job->world.queue_bytes = (uint64_t)fy_options_number(&job->options, "queue_bytes");
     int64_t channels = fy_options_number(&job->options, "channels");
     if (channels < 1 || channels > 65534) {
@@ -212,7 +218,8 @@ static int meet(struct ferry_job *job, const struct place *place, struct ferry_e
 static int open_transports(struct ferry_job *job, struct ferry_error *error)
 {
     struct ferry_open how = {.size = sizeof(how), .my_pe = job->world.my_pe, .n_pes = job->world.n_pes,
-                             .max_channels = job->world.max_channels, .job_id = job->job_id};
+                             .max_channels = job->world.max_channels, .job_id = job->job_id,
+                             .places = job->places, .n_places = job->local_pes, .my_place = job->my_place};
     memcpy(how.secret, job->secret, sizeof(how.secret));
     int rc = fy_route_open(job->route, &how, fy_options_string(&job->options, "hooks"), error);
     if (rc == FERRY_OK)

@@ -160,6 +160,19 @@ void fy_candidate_examine(struct fy_transport *t)
            t->reason);
 }
 
+int fy_transport_report(struct fy_transport *t, const struct ferry_report *ask)
+{
+    const struct ferry_plugin *plugin = t->plugin;
+    int status;
+
+    if (!plugin || plugin->size < offsetof(struct ferry_plugin, report) + sizeof(plugin->report) || !plugin->report)
+        return FERRY_ERR_UNSUPPORTED;
+    fy_services_phase(t, FY_PHASE_PROBE);
+    status = plugin->report(&t->core, ask);
+    fy_services_phase(t, FY_PHASE_IDLE);
+    return status;
+}
+
 /* The record has the cause even when the path is long: its beginning goes. */
 static const char *short_path(const char *path, char *out, size_t size)
 {

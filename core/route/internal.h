@@ -82,8 +82,6 @@ void fy_services_failed(struct fy_transport *t, int status);
 void fy_record_copy(struct ferry_error *out, const struct ferry_error *record);
 
 /* ---- table.c */
-/* What to do about a candidate that is not usable; NULL: nothing. */
-const char *fy_route_advice(const struct fy_transport *t);
 /* Logged beside the record that route->told speaks of: what is in it is not said again. */
 void fy_route_log_table(const struct fy_route *route, int level);
 

@@ -106,6 +106,10 @@ char *fy_route_table(const struct fy_route *route);
 void fy_route_signature(const struct fy_route *route, char *out, size_t size);
 /* Posts a batch: by the transport's own post, or one by one where it has none. Channel thread, like host_ops.post. */
 int fy_transport_post(struct fy_transport *t, uint32_t channel, const struct ferry_op *ops, size_t n, size_t *done);
+/* What a plugin that was loaded says of itself; FERRY_ERR_UNSUPPORTED: nothing of that kind. */
+int fy_transport_report(struct fy_transport *t, const struct ferry_report *ask);
+/* What to do about a candidate that is not usable; NULL: nothing. */
+const char *fy_route_advice(const struct fy_transport *t);
 /* Closes transports, then frees; libraries stay loaded (drivers do not survive dlclose). */
 void fy_route_close(struct fy_route *route);
 

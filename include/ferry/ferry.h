@@ -272,6 +272,15 @@ typedef struct ferry_info_row {
     const char *what, *name, *value, *state, *origin, *doc;
 } ferry_info_row_t;
 FERRY_API int ferry_info(const char *spec, int all, void (*row)(void *arg, const ferry_info_row_t *row), void *arg);
+/* Checks this host, for the library and for the transports of `spec` (auto: every one in the folders). Rows "finding": owner
+ * ("core", or a transport) in name, what was looked at in value, "ok", "warning" or "problem" in state, what was found in
+ * doc, what to do in origin. A problem: its owner cannot be used. */
+FERRY_API int ferry_doctor(const char *spec, void (*row)(void *arg, const ferry_info_row_t *row), void *arg);
+/* Which devices n_local PEs of this host would use. nodes[i]: bits of the NUMA nodes that PE i runs on; NULL: all run where the
+ * caller may. Rows "plan": transport in name, the PE in value, its devices in state, why in doc; none from transports
+ * that have nothing to choose. */
+FERRY_API int ferry_plan(const char *spec, int n_local, const uint64_t *nodes,
+                         void (*row)(void *arg, const ferry_info_row_t *row), void *arg);
 
 /* ------------------------------------------------------------------ 32-bit atomics, on symmetric words, 4-aligned
  * As the 64-bit ones; not atomic towards 64-bit operations on the same memory. */

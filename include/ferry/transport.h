@@ -111,6 +111,14 @@ struct ferry_probe {
 
 #define FERRY_SECRET_BYTES 32
 
+/* Where a PE of this host runs. In arrays, `size` is also the distance from one to the next. */
+struct ferry_place {
+    uint32_t size;
+    uint32_t pe;
+    uint64_t nodes; /* bit n: NUMA node n has cores that its thread in init may use; 0: not known */
+    char gpu[16];   /* PCI address of the GPU that it works with, as 0000:3b:00.0; empty: none, or not known */
+};
+
 struct ferry_open {
     uint32_t size;
     uint32_t my_pe;
@@ -120,6 +128,9 @@ struct ferry_open {
     uint8_t secret[FERRY_SECRET_BYTES];        /* the same on every PE of the job, unknown to others */
     struct ferry_transport *inner;             /* a hook: what it wraps; its close closes it, a failed open does not */
     const struct ferry_host_ops *inner_ops;    /* complete table of `inner` */
+    const struct ferry_place *places;          /* of all PEs of this host, by number; valid during open; NULL: not known */
+    uint32_t n_places;
+    uint32_t my_place;                         /* index of this PE's */
 };
 
 /* ------------------------------------------------------------------ capabilities */
@@ -327,6 +338,38 @@ struct ferry_host_ops {
     int (*close)(struct ferry_transport *t);
 };
 
+/* ------------------------------------------------------------------ reports */
+
+enum ferry_report_kind {
+    FERRY_REPORT_HEALTH = 0, /* what works here, what does not, and what to do about it: ferry-info --doctor */
+    FERRY_REPORT_PLAN = 1    /* which devices the PEs at `places` would use, and why: ferry-info --explain */
+};
+
+enum ferry_finding_level {
+    FERRY_FINDING_OK = 0,
+    FERRY_FINDING_WARNING = 1, /* works, but not as well as it could, or not for everything */
+    FERRY_FINDING_PROBLEM = 2  /* the transport cannot be used here */
+};
+
+/* Strings are the caller's until `tell` returns. */
+struct ferry_finding {
+    uint32_t size;
+    uint32_t level;     /* enum ferry_finding_level */
+    const char *object; /* what was looked at: a device, a port, a file, "pe 3" */
+    const char *text;   /* what was found; a plan: the devices */
+    const char *advice; /* what to do, empty if nothing; a plan: why */
+};
+
+struct ferry_report {
+    uint32_t size;
+    uint32_t kind;                    /* enum ferry_report_kind */
+    const struct ferry_place *places; /* of the PEs of one host; a plan is made for all of them */
+    uint32_t n_places;
+    uint32_t n_channels; /* that each PE would open */
+    void (*tell)(void *arg, const struct ferry_finding *finding);
+    void *arg;
+};
+
 /* The one symbol that a plugin exports: `const struct ferry_plugin ferry_plugin_v1`. The digit is the ABI major.
  * Nothing in it is called before abi was compared. */
 struct ferry_plugin {
@@ -344,6 +387,10 @@ struct ferry_plugin {
     int (*open)(const struct ferry_core *core, const struct ferry_open *how, struct ferry_transport **t);
     uint32_t kind;     /* 0: a transport, 1: a hook (wraps ferry_open.inner) */
     uint32_t reserved; /* 0 */
+    /* Tells what can be found out without an instance, also where probe says no, by calls of ask->tell before it returns.
+     * Setup thread; under the rules of probe: it keeps nothing open. OK, or FERRY_ERR_UNSUPPORTED for a kind that it does
+     * not know. NULL, or a size that ends before: nothing to tell. */
+    int (*report)(const struct ferry_core *core, const struct ferry_report *ask);
 };
 
 #define FERRY_PLUGIN_SYMBOL "ferry_plugin_v1"

@@ -222,4 +222,5 @@ const struct ferry_plugin ferry_plugin_v1 = {
     .ops = &ops,
     .probe = probe,
     .open = open_transport,
+    .report = fy_lb_report,
 };

@@ -110,6 +110,9 @@ int fy_lb_get_any(const struct ferry_op *op);
 int fy_lb_amo_any(const struct ferry_op *op);
 int fy_lb_signal_any(const struct ferry_op *op);
 
+/* report.c: setup thread */
+int fy_lb_report(const struct ferry_core *core, const struct ferry_report *ask);
+
 /* identity.c: setup thread. fy_lb_identify: NULL, or the file that could not be read (errno says why). */
 const char *fy_lb_identify(struct fy_lb_identity *self);
 int fy_lb_same_process(const struct fy_lb_process *a, const struct fy_lb_process *b);

@@ -212,6 +212,34 @@ static void test_outcomes_have_names(void **state)
     }
 }
 
+static int own_report(const struct ferry_core *core, const struct ferry_report *ask)
+{
+    assert_int_equal(ask->kind, FERRY_REPORT_PLAN);
+    assert_int_equal(core->watch_fd(core, 0, NULL, NULL), FERRY_ERR_STATE); /* as in probe */
+    return 78;
+}
+
+/* A table that ends before the member, one without it, and one with it. */
+static void test_report(void **state)
+{
+    struct fy_route route = {0};
+    struct ferry_plugin plugin = {.size = sizeof(plugin), .report = own_report};
+    struct fy_transport t = {.route = &route};
+    const struct ferry_report ask = {.size = sizeof(ask), .kind = FERRY_REPORT_PLAN};
+
+    (void)state;
+    fy_services_fill(&t);
+    assert_int_equal(fy_transport_report(&t, &ask), FERRY_ERR_UNSUPPORTED);
+    t.plugin = &plugin;
+    assert_int_equal(fy_transport_report(&t, &ask), 78);
+    assert_int_equal(t.phase, FY_PHASE_IDLE);
+    plugin.size = offsetof(struct ferry_plugin, report);
+    assert_int_equal(fy_transport_report(&t, &ask), FERRY_ERR_UNSUPPORTED);
+    plugin.size = sizeof(plugin);
+    plugin.report = NULL;
+    assert_int_equal(fy_transport_report(&t, &ask), FERRY_ERR_UNSUPPORTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_post_of_its_own),
         cmocka_unit_test(test_record_copy),
         cmocka_unit_test(test_outcomes_have_names),
+        cmocka_unit_test(test_report),
     };
 
     return cmocka_run_group_tests_name("route/parts", tests, NULL, NULL);
