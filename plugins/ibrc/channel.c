@@ -18,6 +18,52 @@ static void prebuild(struct fy_ib_channel *c)
     }
 }
 
+/* A channel is used by one thread at a time, so its queues need no locks. Where the device has no thread domain, or
+ * none left, its objects have locks like any other. */
+static void make_domain(struct ferry_transport *t, struct fy_ib_channel *c)
+{
+    struct fy_ib_device *d = &t->devices[c->device];
+    struct ibv_td_init_attr none = {.comp_mask = 0};
+    struct ibv_parent_domain_init_attr attr = {.pd = d->pd};
+
+    c->td = ibv_alloc_td(d->context, &none);
+    attr.td = c->td;
+    if (c->td)
+        c->pd = ibv_alloc_parent_domain(d->context, &attr);
+    if (c->pd)
+        return;
+    t->core->log(t->core, FERRY_LOG_DEBUG, "channel %u: no thread domain on %s: %s", c->id, d->name, strerror(errno));
+    if (c->td)
+        ibv_dealloc_td(c->td);
+    c->td = NULL;
+}
+
+static int lacks(int error)
+{
+    return error == EOPNOTSUPP || error == ENOTSUP || error == ENOSYS || error == EINVAL;
+}
+
+/* In the parent domain, else without a lock, else plain: what the device has. */
+static struct ibv_cq *create_queue(const struct fy_ib_device *d, const struct fy_ib_channel *c, uint32_t entries)
+{
+    struct ibv_cq_init_attr_ex attr = {.cqe = entries,
+                                       .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD,
+                                       .flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
+                                       .parent_domain = c->pd};
+    struct ibv_cq_ex *cq = NULL;
+
+    if (!c->pd)
+        return ibv_create_cq(d->context, (int)entries, NULL, NULL, 0);
+    cq = ibv_create_cq_ex(d->context, &attr);
+    attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+    attr.parent_domain = NULL;
+    if (!cq && lacks(errno))
+        cq = ibv_create_cq_ex(d->context, &attr);
+    if (!cq && lacks(errno))
+        return ibv_create_cq(d->context, (int)entries, NULL, NULL, 0);
+    return cq ? ibv_cq_ex_to_cq(cq) : NULL;
+}
+
 /* An error flushes every request with a completion of its own, so there is an entry for each, and for one flush per
  * peer. */
 static int make_queue(struct ferry_transport *t, struct fy_ib_channel *c)
@@ -32,7 +78,7 @@ static int make_queue(struct ferry_transport *t, struct fy_ib_channel *c)
         return fy_ib_fail(t, -1, FERRY_ERR_LIMIT, 0, "use fewer PEs per job on this device",
                           "RDMA device %s has completion queues of %d entries, too few for %u PEs", d->name,
                           d->attr.max_cqe, t->n_pes);
-    c->cq = ibv_create_cq(d->context, (int)entries, NULL, NULL, 0);
+    c->cq = create_queue(d, c, (uint32_t)entries);
     if (!c->cq)
         return fy_ib_fail(t, -1, FERRY_ERR_TRANSPORT, errno, "lower FERRY_IBRC_QUEUE_DEPTH, or raise RLIMIT_MEMLOCK",
                           "cannot create a completion queue of %d entries on %s: %s", (int)entries, d->name,
@@ -56,8 +102,13 @@ static void drop_channel(struct fy_ib_channel *c)
 {
     drop_all(c->connected);
     drop_all(c->starting);
+    drop_all(c->parked);
     if (c->cq)
         ibv_destroy_cq(c->cq);
+    if (c->pd)
+        ibv_dealloc_pd(c->pd);
+    if (c->td)
+        ibv_dealloc_td(c->td);
     free(c->qps);
     free(c->stash);
     free(c);
@@ -75,6 +126,7 @@ int fy_ib_open_channel(struct ferry_transport *t, uint32_t channel)
     c = calloc(1, sizeof *c);
     if (!c)
         return FERRY_ERR_NOMEM;
+    c->t = t;
     c->id = channel;
     c->rail = channel % t->n_rails;
     c->device = t->rails[c->rail].device;
@@ -85,6 +137,7 @@ int fy_ib_open_channel(struct ferry_transport *t, uint32_t channel)
     c->qps = calloc(t->n_pes, sizeof(struct fy_ib_qp *));
     c->stash = malloc((size_t)FY_IB_BATCH * c->stash_size);
     prebuild(c);
+    make_domain(t, c);
     rc = c->qps && c->stash ? make_queue(t, c)
                             : fy_ib_fail(t, -1, FERRY_ERR_NOMEM, ENOMEM, "", "no memory for channel %u", channel);
     if (rc) {

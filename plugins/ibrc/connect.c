@@ -120,12 +120,29 @@ static uint32_t start_psn(void)
 
 /* ------------------------------------------------------------------ initiator */
 
-static void drop(struct fy_ib_qp *q)
+/* A queue pair that came to nothing is not destroyed here: that looks through the completion queue, and in a thread
+ * domain the channel's thread may be there without a lock. */
+static void give_up(struct fy_ib_channel *c, struct fy_ib_qp *q)
 {
-    if (q->qp)
-        ibv_destroy_qp(q->qp);
+    if (q->qp) {
+        q->next = c->parked;
+        c->parked = q;
+        return;
+    }
     free(q->epoch);
     free(q);
+}
+
+/* One that was given up before it was bound to a peer serves for another. */
+static struct fy_ib_qp *take_parked(struct fy_ib_channel *c)
+{
+    for (struct fy_ib_qp **at = &c->parked; *at; at = &(*at)->next)
+        if ((*at)->qp->state == IBV_QPS_RESET || (*at)->qp->state == IBV_QPS_INIT) {
+            struct fy_ib_qp *q = *at;
+            *at = q->next;
+            return q;
+        }
+    return NULL;
 }
 
 /* Takes the one that is being connected to the peer out of the list. */
@@ -142,12 +159,14 @@ static struct fy_ib_qp *take_starting(struct fy_ib_channel *c, uint32_t peer)
 
 static int make(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q)
 {
-    struct ibv_qp_cap granted;
     uint32_t places = 1;
+    struct fy_ib_made made;
+    int rc;
 
     while (places < t->depth + 1)
         places *= 2;
     q->rail = &t->rails[c->rail];
+    q->owner = c;
     q->channel = c->id;
     q->device = c->device;
     q->room = t->depth;
@@ -155,32 +174,37 @@ static int make(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib
     q->epoch = calloc(places, sizeof *q->epoch);
     if (!q->epoch)
         return fy_ib_fail(t, q->peer, FERRY_ERR_NOMEM, ENOMEM, "", "no memory for a queue pair to pe %u", q->peer);
-    q->qp = fy_ib_qp_make(t, q->rail, c->cq, 0, &granted);
-    if (!q->qp)
-        return FERRY_ERR_TRANSPORT; /* described */
-    if (granted.max_inline_data < t->inline_max)
+    rc = fy_ib_qp_make(t, q->rail, c->pd ? c->pd : t->devices[c->device].pd, c->cq, &made);
+    if (rc)
+        return rc;
+    q->qp = made.qp;
+    q->ex = made.ex;
+    if (made.inline_max < t->inline_max)
         return fy_ib_fail(t, q->peer, FERRY_ERR_TRANSPORT, 0, "set FERRY_IBRC_INLINE_SIZE lower",
-                          "queue pair 0x%x inlines %u bytes, others of this PE %u", q->qp->qp_num,
-                          granted.max_inline_data, t->inline_max);
+                          "queue pair 0x%x inlines %u bytes, others of this PE %u", q->qp->qp_num, made.inline_max,
+                          t->inline_max);
     q->inline_max = t->inline_max;
-    return fy_ib_qp_init(t, q->rail, q->qp);
+    return FERRY_OK;
 }
 
 static int start(struct ferry_transport *t, struct fy_ib_channel *c, uint32_t peer, struct ferry_connect *io)
 {
     struct fy_ib_qp *q = take_starting(c, peer); /* of an attempt that the peer did not answer */
+    int made = q || (q = take_parked(c));
     struct fy_ib_hello h;
-    int rc;
+    int rc = FERRY_OK;
 
-    if (q)
-        drop(q);
-    q = calloc(1, sizeof *q);
+    if (!q)
+        q = calloc(1, sizeof *q);
     if (!q)
         return fy_ib_fail(t, peer, FERRY_ERR_NOMEM, ENOMEM, "", "no memory for a queue pair to pe %u", peer);
     q->peer = peer;
-    rc = make(t, c, q);
+    if (!made)
+        rc = make(t, c, q);
+    if (!rc && q->qp->state == IBV_QPS_RESET)
+        rc = fy_ib_qp_init(t, q->rail, q->qp);
     if (rc) {
-        drop(q);
+        give_up(c, q);
         return rc;
     }
     q->scratch_key = start_psn(); /* until FINISH has the peer's key for it */
@@ -197,11 +221,13 @@ static void prebuild(struct fy_ib_channel *c, struct fy_ib_qp *q)
 {
     q->tag = (uint64_t)q->peer << 32;
     q->put = (struct ibv_send_wr){
-        .sg_list = &q->put_data, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_INLINE};
-    q->set = q->put;
-    q->set.sg_list = &q->set_data;
+        .sg_list = &q->data, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_INLINE};
+    q->put_set[0] = q->put_set[1] = q->put_add[0] = q->put;
+    q->put_set[0].next = &q->put_set[1];
+    q->put_set[1].sg_list = &q->set_data;
     q->set_data = (struct ibv_sge){.addr = (uintptr_t)&q->value, .length = 8};
-    q->add = (struct ibv_send_wr){.sg_list = &q->add_data, .num_sge = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD};
+    q->put_add[0].next = &q->put_add[1];
+    q->put_add[1] = (struct ibv_send_wr){.sg_list = &q->add_data, .num_sge = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD};
     q->add_data = (struct ibv_sge){.addr = (uintptr_t)c->dummy, .length = 8, .lkey = c->dummy_key};
     fy_ib_window(q);
 }
@@ -222,7 +248,7 @@ static int finish(struct ferry_transport *t, struct fy_ib_channel *c, uint32_t p
     }
     if (rc) {
         if (q)
-            drop(q);
+            give_up(c, q);
         return rc;
     }
     q->target = h.device;
@@ -300,7 +326,7 @@ static int serve(struct ferry_transport *t, uint32_t channel, uint32_t peer, str
         return fy_ib_fail(t, peer, FERRY_ERR_NOMEM, ENOMEM, "", "no memory to serve pe %u", peer);
     p->peer = peer;
     p->channel = channel;
-    p->qp = fy_ib_qp_make(t, rail, t->devices[rail->device].idle_cq, 1, NULL);
+    p->qp = fy_ib_qp_make_serving(t, rail);
     rc = p->qp ? serve_steps(t, peer, channel, rail, p->qp, &h) : FERRY_ERR_TRANSPORT;
     if (rc) {
         if (p->qp)

@@ -44,12 +44,13 @@ static int try_inline(struct ferry_transport *t)
 {
     t->inline_max = t->options.inline_size;
     for (uint32_t i = 0; i < t->n_rails; i++) {
-        struct ibv_qp_cap granted;
-        struct ibv_qp *qp = fy_ib_qp_make(t, &t->rails[i], t->devices[t->rails[i].device].idle_cq, 0, &granted);
-        if (!qp)
-            return FERRY_ERR_TRANSPORT; /* described */
-        t->inline_max = (uint32_t)smaller(t->inline_max, granted.max_inline_data);
-        ibv_destroy_qp(qp);
+        const struct fy_ib_device *d = &t->devices[t->rails[i].device];
+        struct fy_ib_made made;
+        int rc = fy_ib_qp_make(t, &t->rails[i], d->pd, d->idle_cq, &made);
+        if (rc)
+            return rc;
+        t->inline_max = (uint32_t)smaller(t->inline_max, made.inline_max);
+        ibv_destroy_qp(made.qp);
     }
     if (t->inline_max < 8)
         return fy_ib_fail(t, -1, FERRY_ERR_DEVICE, 0, "", "RDMA device %s inlines %u bytes; 8 are needed",

@@ -22,8 +22,10 @@ struct fy_ib_options {
     int rails, spread, gid_index, family, pkey_index, sl, traffic_class, mtu, timeout, retry_count, rnr_timer,
         hop_limit, flow_label;
     uint32_t depth, inline_size;
-    int relaxed;
+    int relaxed, posting;
 };
+
+enum fy_ib_posting { FY_IB_POST_AUTO = 0, FY_IB_POST_WR = 1, FY_IB_POST_LIST = 2 };
 
 /* Constant after open, but for `failed`. */
 struct fy_ib_device {
@@ -61,6 +63,8 @@ struct fy_ib_hello {
 /* One initiating queue pair, of (channel, peer). Channel thread, but for status and error (lock of the instance). */
 struct fy_ib_qp {
     struct ibv_qp *qp;
+    struct fy_ib_channel *owner;
+    struct ibv_qp_ex *ex;  /* requests go by ibv_wr_...; NULL: by ibv_post_send */
     struct fy_ib_qp *next; /* of the channel's connected ones, or those being connected */
     uint32_t peer, channel;
     uint32_t device, target; /* indices of devices: ours, for lkeys, and the peer's, for rkeys */
@@ -73,11 +77,12 @@ struct fy_ib_qp {
     uint32_t *epoch;  /* of each request in flight: the channel's when it was posted */
     uint64_t scratch; /* at the peer, for flushes */
     uint32_t scratch_key;
-    uint64_t quick;                   /* while `posted` is below, a small put needs no look at queues and signalling */
-    uint64_t tag;                     /* the peer, where wr_id has it */
-    uint64_t value;                   /* of a signal by SET */
-    struct ibv_send_wr put, set, add; /* prebuilt: a small put, and the two kinds of signals */
-    struct ibv_sge put_data, set_data, add_data;
+    uint64_t quick; /* while `posted` is below, a small put needs no look at queues and signalling */
+    uint64_t tag;   /* the peer, where wr_id has it */
+    uint64_t value; /* of a signal by SET */
+    /* Prebuilt, for the short way: a small put alone, and in front of a signal by SET and by ADD. */
+    struct ibv_send_wr put, put_set[2], put_add[2];
+    struct ibv_sge data, set_data, add_data;
     _Atomic int status;
     struct ferry_error error;
     struct fy_ib_rail *rail;
@@ -95,10 +100,14 @@ static inline void fy_ib_window(struct fy_ib_qp *q)
 
 /* Channel thread; the arrays are made by the setup thread. */
 struct fy_ib_channel {
+    struct ferry_transport *t;
+    struct ibv_td *td; /* of the channel's own; NULL: the device has none */
+    struct ibv_pd *pd; /* parent domain over td; NULL: the device's domain serves */
     struct ibv_cq *cq;
     struct fy_ib_qp **qps;      /* by peer; NULL: not connected */
     struct fy_ib_qp *connected; /* list */
     struct fy_ib_qp *starting;  /* list; setup thread */
+    struct fy_ib_qp *parked;    /* list: given up; destroying one needs the channel to itself; setup thread */
     uint32_t id, rail, device;
     uint32_t room;        /* requests that the completion queue has room for */
     uint32_t outstanding; /* posted and not retired, over all peers */
@@ -196,8 +205,14 @@ int fy_ib_disconnect(struct ferry_transport *t, uint32_t peer);
 void fy_ib_passive_close(struct ferry_transport *t);
 
 /* qp.c: setup and control thread. Steps of one queue pair; failures are described. */
-struct ibv_qp *fy_ib_qp_make(struct ferry_transport *t, struct fy_ib_rail *rail, struct ibv_cq *cq, int serves,
-                             struct ibv_qp_cap *granted);
+struct fy_ib_made {
+    struct ibv_qp *qp;
+    struct ibv_qp_ex *ex; /* NULL: made without ibv_wr_... */
+    uint32_t inline_max;
+};
+int fy_ib_qp_make(struct ferry_transport *t, struct fy_ib_rail *rail, struct ibv_pd *pd, struct ibv_cq *cq,
+                  struct fy_ib_made *made);
+struct ibv_qp *fy_ib_qp_make_serving(struct ferry_transport *t, struct fy_ib_rail *rail);
 int fy_ib_qp_init(struct ferry_transport *t, struct fy_ib_rail *rail, struct ibv_qp *qp);
 int fy_ib_qp_ready(struct ferry_transport *t, struct fy_ib_rail *rail, struct ibv_qp *qp,
                    const struct fy_ib_hello *peer, uint32_t channel);
@@ -207,10 +222,13 @@ int fy_ib_qp_send(struct ferry_transport *t, struct ibv_qp *qp, uint32_t psn, ui
 int fy_ib_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);
 int fy_ib_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);
 int fy_ib_put_signal(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);
+/* wr.c: channel thread. The same requests as ibv_post_send takes, by ibv_wr_...: 0 or an errno, and then none was
+ * taken. */
+int fy_ib_wr_list(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr);
 /* Rings the doorbell for what waits. FERRY_OK or the error of the queue pair. */
-int fy_ib_ring(struct ferry_transport *t, struct fy_ib_channel *c);
+int fy_ib_ring(struct fy_ib_channel *c);
 /* Makes the last request of a queue pair report: posts a signalled write of nothing if it would not. */
-int fy_ib_flush(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q);
+int fy_ib_flush(struct fy_ib_channel *c, struct fy_ib_qp *q);
 
 /* poll.c: channel thread */
 int fy_ib_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint64_t *ticket);

@@ -80,6 +80,12 @@ const struct ferry_option fy_ib_option_rows[] = {
      .initial = "no",
      .doc =
          "Lets puts of one channel be written out of order at the target (PCIe relaxed ordering); fences then wait."},
+    {.name = "posting",
+     .type = FERRY_OPTION_CHOICE,
+     .initial = "auto",
+     .choices = "auto|wr|list",
+     .doc = "How requests reach the device: wr by ibv_wr_start and what follows, list by ibv_post_send; auto: wr where "
+            "the device has it."},
     {.name = NULL},
 };
 
@@ -128,6 +134,7 @@ int fy_ib_options(const struct ferry_core *core, struct fy_ib_options *o, char *
         {"queue_depth", 8, 32768, &depth},
         {"inline_size", 8, 4096, &inline_size},
         {"relaxed_ordering", 0, 1, &o->relaxed},
+        {"posting", 0, 2, &o->posting}, /* the index is the enum fy_ib_posting */
         {NULL, 0, 0, NULL},
     };
     struct ferry_value v;

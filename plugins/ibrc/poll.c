@@ -56,7 +56,7 @@ static int quiet_peer(struct ferry_transport *t, struct fy_ib_channel *c, struct
     if (!*ticket) {
         if (q->posted == q->retired)
             return status_of(q);
-        rc = fy_ib_flush(t, c, q);
+        rc = fy_ib_flush(c, q);
         *ticket = q->posted;
     }
     if (rc == FERRY_OK && q->retired < *ticket)
@@ -91,7 +91,7 @@ static int quiet_all(struct ferry_transport *t, struct fy_ib_channel *c, uint64_
 {
     if (!*ticket) {
         for (struct fy_ib_qp *q = c->connected; q && c->outstanding; q = q->next)
-            fy_ib_flush(t, c, q); /* a failure is the queue pair's status */
+            fy_ib_flush(c, q); /* a failure is the queue pair's status */
         *ticket = c->epoch;
         c->epoch += c->epoch == UINT32_MAX ? 2 : 1; /* never 0 */
     }
@@ -107,7 +107,7 @@ int fy_ib_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint
     if (!c)
         return FERRY_OK;
     if (c->waiting)
-        fy_ib_ring(t, c); /* a failure is the queue pair's status */
+        fy_ib_ring(c); /* a failure is the queue pair's status */
     if (peer == FERRY_PEER_ALL)
         return quiet_all(t, c, ticket);
     return c->qps[peer] ? quiet_peer(t, c, c->qps[peer], ticket) : FERRY_OK;
@@ -122,6 +122,6 @@ int fy_ib_progress(struct ferry_transport *t, uint32_t channel)
         return FERRY_AGAIN;
     rang = c->waiting != 0;
     if (rang)
-        fy_ib_ring(t, c);
+        fy_ib_ring(c);
     return (c->outstanding && fy_ib_poll(t, c)) || rang ? FERRY_OK : FERRY_AGAIN;
 }

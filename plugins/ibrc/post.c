@@ -9,19 +9,21 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 /* The requests from the bad one on were not taken: they count as never posted. */
-static __attribute__((noinline)) int post_failed(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q,
-                                                 const struct ibv_send_wr *bad, uint32_t n, int error)
+static __attribute__((noinline)) int post_failed(struct fy_ib_qp *q, const struct ibv_send_wr *bad, uint32_t n,
+                                                 int error)
 {
+    struct fy_ib_channel *c = q->owner;
     uint32_t lost = bad >= c->wr && bad < c->wr + n ? n - (uint32_t)(bad - c->wr) : n;
 
     q->quick = 0;
     q->posted -= lost;
     c->outstanding -= lost;
-    fy_ib_qp_error(t, q, FERRY_ERR_TRANSPORT, error, "the device refuses to take a request", "look at the kernel log");
+    fy_ib_qp_error(c->t, q, FERRY_ERR_TRANSPORT, error, "the device refuses to take a request",
+                   "look at the kernel log");
     return FERRY_ERR_TRANSPORT;
 }
 
-int fy_ib_ring(struct ferry_transport *t, struct fy_ib_channel *c)
+int fy_ib_ring(struct fy_ib_channel *c)
 {
     struct fy_ib_qp *q = c->waiting_for;
     uint32_t n = c->waiting;
@@ -31,9 +33,9 @@ int fy_ib_ring(struct ferry_transport *t, struct fy_ib_channel *c)
     c->waiting = 0;
     c->doorbells++;
     last->next = NULL;
-    error = ibv_post_send(q->qp, c->wr, &bad);
+    error = q->ex ? fy_ib_wr_list(q->ex, c->wr) : ibv_post_send(q->qp, c->wr, &bad);
     last->next = after;
-    return likely(!error) ? FERRY_OK : post_failed(t, c, q, bad, n, error);
+    return likely(!error) ? FERRY_OK : post_failed(q, bad, n, error);
 }
 
 /* One more request in the batch. The caller made sure of room. */
@@ -59,19 +61,19 @@ static inline struct ibv_send_wr *add(struct fy_ib_channel *c, struct fy_ib_qp *
     return wr;
 }
 
-int fy_ib_flush(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q)
+int fy_ib_flush(struct fy_ib_channel *c, struct fy_ib_qp *q)
 {
     struct ibv_send_wr *wr;
 
     if (c->waiting)
-        fy_ib_ring(t, c);
+        fy_ib_ring(c);
     if (q->signalled == q->posted || __atomic_load_n(&q->status, __ATOMIC_ACQUIRE))
         return FERRY_OK;
     wr = add(c, q, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED);
     wr->num_sge = 0;
     wr->wr.rdma.remote_addr = q->scratch; /* a key that is good: not every device leaves it unread at length 0 */
     wr->wr.rdma.rkey = q->scratch_key;
-    return fy_ib_ring(t, c);
+    return fy_ib_ring(c);
 }
 
 /* Polls, and makes tails report that hold the channel's room. FERRY_OK: there is room for n now. */
@@ -83,7 +85,7 @@ static __attribute__((noinline)) int make_room(struct ferry_transport *t, struct
     if (status)
         return status;
     if (c->waiting)
-        fy_ib_ring(t, c); /* a failure is that queue pair's status */
+        fy_ib_ring(c); /* a failure is that queue pair's status */
     fy_ib_poll(t, c);
     status = __atomic_load_n(&q->status, __ATOMIC_ACQUIRE);
     if (status)
@@ -92,7 +94,7 @@ static __attribute__((noinline)) int make_room(struct ferry_transport *t, struct
         return FERRY_OK;
     if (c->outstanding + n > c->room)
         for (struct fy_ib_qp *other = c->connected; other; other = other->next)
-            fy_ib_flush(t, c, other);
+            fy_ib_flush(c, other);
     return FERRY_AGAIN;
 }
 
@@ -187,11 +189,11 @@ static inline void atomic(struct fy_ib_channel *c, struct fy_ib_qp *q, enum ibv_
     wr->wr.atomic.rkey = key->strict[q->target];
 }
 
-static inline int done(struct ferry_transport *t, struct fy_ib_channel *c, const struct ferry_op *op, int rc)
+static inline int done(struct fy_ib_channel *c, const struct ferry_op *op, int rc)
 {
     if (unlikely(op->flags & FERRY_OP_MORE) || unlikely(!c->waiting))
         return rc;
-    int failed = fy_ib_ring(t, c);
+    int failed = fy_ib_ring(c);
     return likely(!failed) ? rc : failed;
 }
 
@@ -210,60 +212,111 @@ static inline int quick(const struct fy_ib_channel *c, const struct fy_ib_qp *q,
            !(c->waiting | q->border) && q->posted + n <= q->quick && c->outstanding + n <= c->room;
 }
 
-static inline void count(struct fy_ib_channel *c, struct fy_ib_qp *q, struct ibv_send_wr *wr)
+static inline uint64_t next_id(struct fy_ib_channel *c, struct fy_ib_qp *q)
 {
-    q->epoch[q->posted & q->mask] = c->epoch;
-    q->posted++;
-    wr->wr_id = q->tag | (uint32_t)q->posted;
+    uint64_t at = q->posted;
+
+    q->posted = at + 1;
+    q->epoch[at & q->mask] = c->epoch;
+    return q->tag | (uint32_t)(at + 1);
 }
 
-static inline void quick_data(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
+static inline void quick_data(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op,
+                              struct ibv_send_wr *wr)
 {
-    count(c, q, &q->put);
-    q->put_data.addr = (uintptr_t)op->local;
-    q->put_data.length = (uint32_t)op->length;
-    q->put.wr.rdma.remote_addr = op->key->address + op->offset;
-    q->put.wr.rdma.rkey = op->key->bulk[q->target];
+    const struct ferry_rkey *key = op->key;
+    uint64_t at = key->address + op->offset;
+    uint32_t rkey = key->bulk[q->target];
+
+    q->data.addr = (uintptr_t)op->local;
+    q->data.length = (uint32_t)op->length;
+    wr->wr_id = next_id(c, q);
+    wr->wr.rdma.remote_addr = at;
+    wr->wr.rdma.rkey = rkey;
 }
 
-static inline int quick_post(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q, uint32_t n)
+static inline int quick_post(struct fy_ib_channel *c, struct fy_ib_qp *q, struct ibv_send_wr *wr, uint32_t n)
 {
     struct ibv_send_wr *bad = NULL;
 
     c->outstanding += n;
     c->doorbells++;
-    int error = ibv_post_send(q->qp, &q->put, &bad);
-    return likely(!error) ? FERRY_DONE : post_failed(t, c, q, &q->put, n, error);
+    int error = ibv_post_send(q->qp, wr, &bad);
+    return likely(!error) ? FERRY_DONE : post_failed(q, NULL, n, error);
 }
 
-static inline int quick_put(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q,
-                            const struct ferry_op *op)
+static __attribute__((noinline)) int quick_put(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
 {
-    quick_data(c, q, op);
-    q->put.next = NULL;
-    return quick_post(t, c, q, 1);
+    quick_data(c, q, op, &q->put);
+    return quick_post(c, q, &q->put, 1);
 }
 
-static inline int quick_signal(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q,
-                               const struct ferry_op *op)
+static __attribute__((noinline)) int quick_signal(struct fy_ib_channel *c, struct fy_ib_qp *q,
+                                                  const struct ferry_op *op)
 {
-    struct ibv_send_wr *signal = op->amo == FERRY_AMO_ADD ? &q->add : &q->set;
-    uint64_t at = op->signal_key->address + op->signal_offset;
+    struct ibv_send_wr *wr = op->amo == FERRY_AMO_ADD ? q->put_add : q->put_set;
+    uint64_t at = op->signal_key->address + op->signal_offset, value = op->operand;
+    uint32_t rkey = op->signal_key->strict[q->target];
 
-    quick_data(c, q, op);
-    q->put.next = signal;
-    count(c, q, signal);
-    if (signal == &q->add) {
+    quick_data(c, q, op, wr);
+    wr[1].wr_id = next_id(c, q);
+    if (wr == q->put_add) {
         q->atomics = q->posted;
-        q->add.wr.atomic.remote_addr = at;
-        q->add.wr.atomic.compare_add = op->operand;
-        q->add.wr.atomic.rkey = op->signal_key->strict[q->target];
+        wr[1].wr.atomic.remote_addr = at;
+        wr[1].wr.atomic.compare_add = value;
+        wr[1].wr.atomic.rkey = rkey;
     } else {
-        q->value = op->operand;
-        q->set.wr.rdma.remote_addr = at;
-        q->set.wr.rdma.rkey = op->signal_key->strict[q->target];
+        q->value = value;
+        wr[1].wr.rdma.remote_addr = at;
+        wr[1].wr.rdma.rkey = rkey;
     }
-    return quick_post(t, c, q, 2);
+    return quick_post(c, q, wr, 2);
+}
+
+/* The same by ibv_wr_...: straight into the device's queue. */
+static inline void wr_data(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
+{
+    struct ibv_qp_ex *ex = q->ex;
+
+    ibv_wr_start(ex);
+    ex->wr_id = next_id(c, q);
+    ex->wr_flags = IBV_SEND_INLINE;
+    ibv_wr_rdma_write(ex, op->key->bulk[q->target], op->key->address + op->offset);
+    ibv_wr_set_inline_data(ex, op->local, op->length);
+}
+
+static inline int wr_post(struct fy_ib_channel *c, struct fy_ib_qp *q, uint32_t n)
+{
+    c->outstanding += n;
+    c->doorbells++;
+    int error = ibv_wr_complete(q->ex);
+    return likely(!error) ? FERRY_DONE : post_failed(q, NULL, n, error);
+}
+
+static __attribute__((noinline)) int wr_put(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
+{
+    wr_data(c, q, op);
+    return wr_post(c, q, 1);
+}
+
+static __attribute__((noinline)) int wr_signal(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
+{
+    uint64_t at = op->signal_key->address + op->signal_offset;
+    uint32_t rkey = op->signal_key->strict[q->target];
+    struct ibv_qp_ex *ex = q->ex;
+
+    wr_data(c, q, op);
+    ex->wr_id = next_id(c, q);
+    if (op->amo == FERRY_AMO_ADD) {
+        q->atomics = q->posted;
+        ex->wr_flags = 0;
+        ibv_wr_atomic_fetch_add(ex, rkey, at, op->operand);
+        ibv_wr_set_sge(ex, c->dummy_key, (uintptr_t)c->dummy, 8);
+    } else {
+        ibv_wr_rdma_write(ex, rkey, at);
+        ibv_wr_set_inline_data(ex, (void *)(uintptr_t)&op->operand, 8);
+    }
+    return wr_post(c, q, 2);
 }
 
 /* ------------------------------------------------------------------ the table's */
@@ -284,7 +337,7 @@ static __attribute__((noinline)) int rma(struct ferry_transport *t, struct fy_ib
             return no_region(t, op);
         rc = get(c, q, op);
     }
-    return done(t, c, op, rc);
+    return done(c, op, rc);
 }
 
 int fy_ib_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
@@ -293,7 +346,7 @@ int fy_ib_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op
     struct fy_ib_qp *q = c->qps[op->peer];
 
     if (likely(op->kind == FERRY_OP_PUT && quick(c, q, op, 1)))
-        return quick_put(t, c, q, op);
+        return q->ex ? wr_put(c, q, op) : quick_put(c, q, op);
     return rma(t, c, q, op);
 }
 
@@ -324,7 +377,7 @@ int fy_ib_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
         atomic(c, q, IBV_WR_ATOMIC_FETCH_AND_ADD, op->key, op->offset, 0, 0, to, lkey, flags);
     else
         return FERRY_ERR_UNSUPPORTED;
-    return done(t, c, op, fetch ? FERRY_OK : FERRY_DONE);
+    return done(c, op, fetch ? FERRY_OK : FERRY_DONE);
 }
 
 static __attribute__((noinline)) int put_signal(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q,
@@ -341,7 +394,7 @@ static __attribute__((noinline)) int put_signal(struct ferry_transport *t, struc
     if (op->amo == FERRY_AMO_ADD) {
         atomic(c, q, IBV_WR_ATOMIC_FETCH_AND_ADD, op->signal_key, op->signal_offset, op->operand, 0, c->dummy,
                c->dummy_key, 0);
-        return done(t, c, op, rc);
+        return done(c, op, rc);
     }
     uint64_t *value = &c->operands[c->waiting];
     *value = op->operand;
@@ -351,7 +404,7 @@ static __attribute__((noinline)) int put_signal(struct ferry_transport *t, struc
     wr->sg_list->length = 8;
     wr->wr.rdma.remote_addr = op->signal_key->address + op->signal_offset;
     wr->wr.rdma.rkey = op->signal_key->strict[q->target];
-    return done(t, c, op, rc);
+    return done(c, op, rc);
 }
 
 int fy_ib_put_signal(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
@@ -360,6 +413,6 @@ int fy_ib_put_signal(struct ferry_transport *t, uint32_t channel, const struct f
     struct fy_ib_qp *q = c->qps[op->peer];
 
     if (likely(quick(c, q, op, 2)))
-        return quick_signal(t, c, q, op);
+        return q->ex ? wr_signal(c, q, op) : quick_signal(c, q, op);
     return put_signal(t, c, q, op);
 }

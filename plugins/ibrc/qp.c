@@ -13,33 +13,84 @@ static int step_failed(struct ferry_transport *t, const struct fy_ib_rail *rail,
                       qp->qp_num, t->devices[rail->device].name, rail->port, step, strerror(error));
 }
 
+/* By ibv_create_qp_ex, so that ibv_wr_... can be used; where the device does not have it, or is not to, by
+ * ibv_create_qp. */
+static struct ibv_qp *create(struct ferry_transport *t, struct ibv_pd *pd, const struct ibv_qp_init_attr *want,
+                             struct fy_ib_made *made)
+{
+    struct ibv_qp_init_attr_ex ex = {.send_cq = want->send_cq,
+                                     .recv_cq = want->recv_cq,
+                                     .qp_type = want->qp_type,
+                                     .cap = want->cap,
+                                     .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+                                     .pd = pd,
+                                     .send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ};
+    struct ibv_qp_init_attr plain = *want;
+    struct ibv_qp *qp = NULL;
+
+    if (t->atomics)
+        ex.send_ops_flags |= IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    if (t->options.posting != FY_IB_POST_LIST) {
+        qp = ibv_create_qp_ex(pd->context, &ex);
+        made->ex = qp ? ibv_qp_to_qp_ex(qp) : NULL;
+        made->inline_max = ex.cap.max_inline_data;
+        if (qp || t->options.posting == FY_IB_POST_WR ||
+            (errno != EOPNOTSUPP && errno != ENOTSUP && errno != ENOSYS && errno != EINVAL))
+            return qp;
+    }
+    qp = ibv_create_qp(pd, &plain);
+    made->inline_max = plain.cap.max_inline_data;
+    return qp;
+}
+
+static void cannot_make(struct ferry_transport *t, const struct fy_ib_rail *rail, int error)
+{
+    const char *hint = "lower FERRY_IBRC_QUEUE_DEPTH, or see the limits in ibv_devinfo -v";
+
+    if (t->options.posting == FY_IB_POST_WR && (error == EOPNOTSUPP || error == ENOSYS))
+        hint = "the device has no ibv_wr_...: leave FERRY_IBRC_POSTING at auto";
+    fy_ib_fail(t, -1, FERRY_ERR_TRANSPORT, error, hint, "cannot create a queue pair on %s:%u: %s",
+               t->devices[rail->device].name, rail->port, strerror(error));
+}
+
 /* A device that cannot inline as much as was asked for says EINVAL or ENOMEM: half, until it can. */
-struct ibv_qp *fy_ib_qp_make(struct ferry_transport *t, struct fy_ib_rail *rail, struct ibv_cq *cq, int serves,
-                             struct ibv_qp_cap *granted)
+int fy_ib_qp_make(struct ferry_transport *t, struct fy_ib_rail *rail, struct ibv_pd *pd, struct ibv_cq *cq,
+                  struct fy_ib_made *made)
+{
+    struct ibv_qp_init_attr attr = {.send_cq = cq,
+                                    .recv_cq = cq,
+                                    .qp_type = IBV_QPT_RC,
+                                    .cap = {.max_send_wr = t->depth + 1,
+                                            .max_recv_wr = 1,
+                                            .max_send_sge = 1,
+                                            .max_recv_sge = 1,
+                                            .max_inline_data = t->options.inline_size}};
+
+    memset(made, 0, sizeof *made);
+    for (;;) {
+        made->qp = create(t, pd, &attr, made);
+        if (made->qp)
+            return FERRY_OK;
+        if (attr.cap.max_inline_data <= 8 || (errno != EINVAL && errno != ENOMEM))
+            break;
+        attr.cap.max_inline_data /= 2;
+    }
+    cannot_make(t, rail, errno);
+    return FERRY_ERR_TRANSPORT;
+}
+
+/* One that posts nothing. */
+struct ibv_qp *fy_ib_qp_make_serving(struct ferry_transport *t, struct fy_ib_rail *rail)
 {
     const struct fy_ib_device *d = &t->devices[rail->device];
-    uint32_t inline_size = serves ? 0 : t->options.inline_size;
-    struct ibv_qp_init_attr attr;
-    struct ibv_qp *qp;
+    struct ibv_qp_init_attr attr = {.send_cq = d->idle_cq,
+                                    .recv_cq = d->idle_cq,
+                                    .qp_type = IBV_QPT_RC,
+                                    .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
+    struct ibv_qp *qp = ibv_create_qp(d->pd, &attr);
 
-    for (;;) {
-        attr = (struct ibv_qp_init_attr){.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 0};
-        attr.cap = (struct ibv_qp_cap){.max_send_wr = serves ? 1 : t->depth + 1,
-                                       .max_recv_wr = 1,
-                                       .max_send_sge = 1,
-                                       .max_recv_sge = 1,
-                                       .max_inline_data = inline_size};
-        qp = ibv_create_qp(d->pd, &attr);
-        if (qp || inline_size <= 8 || (errno != EINVAL && errno != ENOMEM))
-            break;
-        inline_size /= 2;
-    }
     if (!qp)
-        fy_ib_fail(t, -1, FERRY_ERR_TRANSPORT, errno,
-                   "lower FERRY_IBRC_QUEUE_DEPTH, or see the limits in ibv_devinfo -v",
-                   "cannot create a queue pair on %s:%u: %s", d->name, rail->port, strerror(errno));
-    else if (granted)
-        *granted = attr.cap;
+        cannot_make(t, rail, errno);
     return qp;
 }
 

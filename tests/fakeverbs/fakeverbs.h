@@ -8,7 +8,7 @@
 
 /* The nth next call (1: the next) of `call` fails with `error`. Names: open_device, query_device, query_port,
  * query_gid, alloc_pd, create_cq, reg_mr, create_qp, create_ah, modify_init, modify_rtr, modify_rts, post_send,
- * poll_cq, create_cq_ex, alloc_td, alloc_parent_domain, reg_dmabuf_mr. error 0: none fails. */
+ * poll_cq, alloc_td, alloc_parent_domain, reg_dmabuf_mr. error 0: none fails. */
 void fakeverbs_fail(const char *call, int nth, int error);
 /* The nth next request completes with this status, and its queue pair goes into the error state. */
 void fakeverbs_complete(int nth, enum ibv_wc_status status, uint32_t vendor);

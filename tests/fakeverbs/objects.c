@@ -92,7 +92,7 @@ struct ibv_cq_ex *fv_create_cq_ex(struct ibv_context *context, struct ibv_cq_ini
 {
     struct pd *pd = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? (struct pd *)attr->parent_domain : NULL;
     int takes = fv.offers & FAKEVERBS_CQ_EX && (!pd || fv.offers & FAKEVERBS_CQ_PD);
-    struct cq *cq = takes ? make_cq(context, "create_cq_ex", attr->cqe) : NULL;
+    struct cq *cq = takes ? make_cq(context, "create_cq", attr->cqe) : NULL;
 
     if (!cq) {
         errno = takes ? errno : EOPNOTSUPP;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Posts N small operations, for instructions.sh to count the plugin's instructions. Arguments: put | add | set, and N.
- * Main thread. */
+ * Posts N small operations, for instructions.sh to count the plugin's instructions. Arguments: wr | list, put | add |
+ * set, and N. Main thread. */
 #include "pair.h"
 
 #include <stdio.h>
@@ -32,15 +32,16 @@ static int run(struct pair *p, const char *what, long n)
 
 int main(int argc, char **argv)
 {
+    const char *const set[] = {"posting", argc > 1 ? argv[1] : "", NULL};
     struct pair p;
     int rc;
 
-    if (argc != 3) {
-        fprintf(stderr, "usage: %s put|add|set N\n", argv[0]);
+    if (argc != 4) {
+        fprintf(stderr, "usage: %s wr|list put|add|set N\n", argv[0]);
         return 64;
     }
-    pair_open(&p, NULL);
-    rc = run(&p, argv[1], strtol(argv[2], NULL, 10));
+    pair_open(&p, set);
+    rc = run(&p, argv[2], strtol(argv[3], NULL, 10));
     pair_close(&p);
     return rc;
 }

@@ -7,18 +7,19 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
 # Instructions in the plugin's object for N operations.
-count() { # PROGRAM KIND N
-    valgrind --tool=callgrind --callgrind-out-file="$dir/out" "$1" "$2" "$3" >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
+count() { # PROGRAM POSTING KIND N
+    valgrind --tool=callgrind --callgrind-out-file="$dir/out" "$1" "$2" "$3" "$4" >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
     callgrind_annotate --threshold=100 "$dir/out" | grep 'ibrc\.so\]' | sed 's/,//g' | awk '{n += $1} END {print n + 0}'
 }
 
 rc=0
-for row in put:80 add:130 set:130; do
-    kind=${row%:*} most=${row#*:}
-    few=$(count "$1" "$kind" 2000)
-    many=$(count "$1" "$kind" 12000)
+for row in list/put:80 list/add:130 list/set:130 wr/put:80 wr/add:130 wr/set:130; do
+    most=${row#*:} kind=${row#*/} by=${row%/*}
+    kind=${kind%:*}
+    few=$(count "$1" "$by" "$kind" 2000)
+    many=$(count "$1" "$by" "$kind" 12000)
     per=$(((many - few) / 10000))
-    echo "$kind: $per instructions, at most $most"
+    echo "$kind by $by: $per instructions, at most $most"
     [ "$few" -gt 0 ] && [ "$per" -gt 0 ] && [ "$per" -le "$most" ] || rc=1
 done
 exit $rc

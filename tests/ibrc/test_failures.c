@@ -128,7 +128,7 @@ static void test_connect_steps(void **state)
     for (uint32_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         struct ferry_error mine = {.size = sizeof mine}, theirs = {.size = sizeof theirs};
         uint32_t channel = i + 1;
-        long before = fakeverbs_live();
+        struct fakeverbs_counts before = fakeverbs_counts(), after;
         fakeverbs_fail(steps[i].call, steps[i].nth, ENOSPC);
         assert_int_equal(pair_connect(&p, channel, 0, 1), FERRY_ERR_TRANSPORT);
         ops()->query_error(p.pe[0].t, 1, FERRY_PEER_ALL, &mine);
@@ -139,7 +139,11 @@ static void test_connect_steps(void **state)
         struct ferry_op op = put_op(&p, 0, 8, 8);
         assert_int_equal(ops()->rma(p.pe[0].t, channel, &op), FERRY_DONE);
         assert_int_equal(side_quiet(&p.pe[0], channel, 1), FERRY_OK);
-        assert_int_equal(fakeverbs_live(), before + 3); /* a completion queue and two queue pairs */
+        after = fakeverbs_counts();
+        assert_int_equal(after.cqs, before.cqs + 1);
+        /* one that was bound to its peer is of no more use, and goes with its channel */
+        assert_int_equal(after.qps, before.qps + 2 + (strcmp(steps[i].call, "modify_rts") == 0));
+        assert_int_equal(after.pds - before.pds, after.tds - before.tds);
     }
     pair_close(&p);
 }
