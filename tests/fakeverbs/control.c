@@ -16,10 +16,30 @@ struct state fv = {.lock = PTHREAD_MUTEX_INITIALIZER,
                    .max_mr = UINT64_MAX,
                    .offers = UINT32_MAX};
 
+/* KIND[+KIND...]:N counts polls, KIND:Nus is a time. */
+static void read_delay(const char *text)
+{
+    static const struct {
+        const char *name;
+        unsigned kind;
+    } kinds[] = {{"writes", FAKEVERBS_WRITES}, {"reads", FAKEVERBS_READS}, {"atomics", FAKEVERBS_ATOMICS}};
+    const char *colon = strchr(text, ':');
+    char *end = NULL;
+    long n = colon ? strtol(colon + 1, &end, 10) : 0;
+
+    for (int i = 0; i < 3; i++)
+        if (colon && memmem(text, (size_t)(colon - text), kinds[i].name, strlen(kinds[i].name)))
+            fv.delay.kinds |= kinds[i].kind;
+    if (end && strcmp(end, "us") == 0)
+        fv.delay.ns = (uint64_t)n * 1000;
+    else
+        fv.delay.polls = (int)n;
+}
+
 __attribute__((constructor)) static void start(void)
 {
     const char *n = getenv("FAKEVERBS_DEVICES"), *max = getenv("FAKEVERBS_MAX_MR"),
-               *offers = getenv("FAKEVERBS_OFFERS");
+               *offers = getenv("FAKEVERBS_OFFERS"), *delay = getenv("FAKEVERBS_DELAY");
 
     if (n && *n >= '0' && *n <= '0' + DEVICES_MAX)
         fv.devices = *n - '0';
@@ -27,6 +47,8 @@ __attribute__((constructor)) static void start(void)
         fv.max_mr = strtoull(max, NULL, 0);
     if (offers)
         fv.offers = (unsigned)strtoul(offers, NULL, 0);
+    if (delay)
+        read_delay(delay);
 }
 
 int fv_failing(const char *call)
@@ -49,8 +71,14 @@ void fakeverbs_complete(int nth, enum ibv_wc_status status, uint32_t vendor)
 {
     pthread_mutex_lock(&fv.lock);
     fv.bad_nth = nth;
-    fv.bad_status = status;
-    fv.bad_vendor = vendor;
+    fv.bad = (struct fv_bad){status, vendor};
+    pthread_mutex_unlock(&fv.lock);
+}
+
+void fakeverbs_delay(uint32_t qp_num, unsigned kinds, int polls, long microseconds)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.delay = (struct fv_delay){qp_num, kinds, polls, (uint64_t)microseconds * 1000};
     pthread_mutex_unlock(&fv.lock);
 }
 

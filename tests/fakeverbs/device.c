@@ -184,7 +184,7 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
     event->element.port_num = message[1];
     pthread_mutex_lock(&fv.lock);
     if (message[0] == IBV_EVENT_QP_FATAL || message[0] == IBV_EVENT_QP_REQ_ERR || message[0] == IBV_EVENT_QP_ACCESS_ERR)
-        for (uint32_t i = 0; i < fv.n_qps; i++)
+        for (uint32_t i = 0; i < TABLE_QPS; i++)
             if (fv.qps[i] && fv.qps[i]->v.context == context)
                 event->element.qp = &fv.qps[i]->v;
     fv.counts.events++;

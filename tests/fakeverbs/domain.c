@@ -11,9 +11,17 @@
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
     struct pd *pd = fv_begin("alloc_pd", sizeof *pd);
+    int error;
 
     if (!pd)
         return NULL;
+    error = fv_table_attach();
+    if (error) {
+        pthread_mutex_unlock(&fv.lock);
+        free(pd);
+        errno = error;
+        return NULL;
+    }
     pd->v.context = context;
     fv.counts.pds++;
     pthread_mutex_unlock(&fv.lock);
@@ -42,6 +50,7 @@ struct ibv_pd *fv_alloc_parent_domain(struct ibv_context *context, struct ibv_pa
 int ibv_dealloc_pd(struct ibv_pd *v)
 {
     struct pd *pd = (struct pd *)v;
+    bool last;
 
     pthread_mutex_lock(&fv.lock);
     if (pd->users) {
@@ -52,7 +61,10 @@ int ibv_dealloc_pd(struct ibv_pd *v)
         pd->of->users--;
     if (pd->td)
         pd->td->users--;
+    last = !pd->of && fv_table_detach();
     pthread_mutex_unlock(&fv.lock);
+    if (last)
+        fv_delay_stop();
     return fv_end(&fv.counts.pds, pd);
 }
 

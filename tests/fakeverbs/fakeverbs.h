@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * How tests steer the stand-in libibverbs.so.1, and what it counts. Any thread, under the stand-in's one lock.
- * Its devices live in the process: queue pairs of all PEs that are threads of it reach each other. */
+ * Its devices live in the process: queue pairs of all PEs that are threads of it reach each other. With
+ * FAKEVERBS_SHARED=PATH in the environment, they are the devices of the host: queue pairs of all processes with the
+ * same PATH reach each other, through a file that is made there and removed by the last of them. */
 #ifndef TESTS_FAKEVERBS_H
 #define TESTS_FAKEVERBS_H
 
@@ -12,6 +14,11 @@
 void fakeverbs_fail(const char *call, int nth, int error);
 /* The nth next request completes with this status, and its queue pair goes into the error state. */
 void fakeverbs_complete(int nth, enum ibv_wc_status status, uint32_t vendor);
+/* From now on, these kinds of requests of a queue pair (0: of all) take effect later: after so many polls of their
+ * completion queue, or after a time, whichever comes later. What a device may let pass them, passes. Kinds 0: all at
+ * once again. The start: FAKEVERBS_DELAY=KIND[+KIND...]:N for polls, or :Nus, with kinds writes, reads, atomics. */
+enum { FAKEVERBS_WRITES = 1, FAKEVERBS_READS = 2, FAKEVERBS_ATOMICS = 4 };
+void fakeverbs_delay(uint32_t qp_num, unsigned kinds, int polls, long microseconds);
 /* Sends an asynchronous event to all contexts of the device. */
 void fakeverbs_event(const char *device, enum ibv_event_type type, int port);
 void fakeverbs_ports(enum ibv_port_state state); /* of all ports */

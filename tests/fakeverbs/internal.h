@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the stand-in share. Everything lies under one lock: this is a test's device, not a fast one.
- * Any thread. */
+ * What the files of the stand-in share. Everything of the process lies under one lock: this is a test's device, not a
+ * fast one. Any thread. */
 #ifndef TESTS_FAKEVERBS_INTERNAL_H
 #define TESTS_FAKEVERBS_INTERNAL_H
 
 #include "fakeverbs.h"
+#include "table.h"
 
 #include <pthread.h>
 
@@ -28,12 +29,6 @@ struct pd {
     struct pd *of; /* of a parent domain */
     struct td *td;
     int users; /* what was made in it */
-};
-
-struct mr {
-    struct ibv_mr v;
-    unsigned access;
-    int device;
 };
 
 struct cq {
@@ -66,19 +61,33 @@ struct qp {
     int bad;
     struct ibv_qp_cap cap;
     uint32_t dest;
-    unsigned access;
-    uint32_t held;  /* places of the send queue that no polled completion has freed */
-    uint32_t since; /* requests since the last completion, itself included */
+    struct qp *next;       /* of those with delayed requests */
+    struct request *first; /* delayed, and what has to wait behind them */
+    uint32_t held;         /* places of the send queue that no polled completion has freed */
+    uint32_t since;        /* finished requests since the last completion, itself included */
     int device;
+};
+
+/* How a request is to end, by script; IBV_WC_SUCCESS: as it does. */
+struct fv_bad {
+    enum ibv_wc_status status;
+    uint32_t vendor;
+};
+
+struct fv_delay {
+    uint32_t qp_num; /* 0: any */
+    unsigned kinds;
+    int polls;
+    uint64_t ns;
 };
 
 struct state {
     pthread_mutex_t lock;
     struct fakeverbs_counts counts;
     struct context *contexts;
-    struct mr **mrs;
-    struct qp **qps;
-    uint32_t n_mrs, n_qps;
+    struct qp *qps[TABLE_QPS]; /* of this process, by their place in the table */
+    struct qp *delayed;        /* list */
+    struct fv_delay delay;
     int devices;
     enum ibv_port_state port_state;
     uint32_t inline_max;
@@ -89,8 +98,7 @@ struct state {
     char fail_call[32];
     int fail_nth, fail_error;
     int bad_nth;
-    enum ibv_wc_status bad_status;
-    uint32_t bad_vendor;
+    struct fv_bad bad;
 };
 extern struct state fv;
 
@@ -105,6 +113,16 @@ void fv_leave(struct td *td);
 /* Under the lock: the errno with which a request is not taken; carries it out. */
 int fv_refuses(struct qp *qp, const struct ibv_send_wr *wr);
 void fv_carry_out(struct qp *qp, const struct ibv_send_wr *wr);
+void fv_finish(struct qp *qp, const struct ibv_send_wr *wr, enum ibv_wc_status status, uint32_t vendor);
+enum ibv_wc_status fv_execute(const struct qp *qp, const struct ibv_send_wr *wr, uint32_t *vendor);
+void fv_qp_state(struct qp *qp, enum ibv_qp_state state);
+/* Under the lock: does the request have to wait, or stand behind one that does? Takes it, or says ENOMEM. */
+bool fv_delayed(const struct qp *qp, const struct ibv_send_wr *wr);
+int fv_delay(struct qp *qp, const struct ibv_send_wr *wr, const struct fv_bad *bad);
+void fv_delay_polled(const struct ibv_cq *cq);
+void fv_delay_drop(struct qp *qp);
+/* Not under the lock: ends the thread that carries them out. */
+void fv_delay_stop(void);
 struct ibv_qp *fv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 struct ibv_cq_ex *fv_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 struct ibv_td *fv_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);

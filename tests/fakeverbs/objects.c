@@ -2,6 +2,7 @@
  * Completion queues, registrations, queue pairs and address handles of the stand-in: made, changed, destroyed.
  * Any thread. */
 #include "internal.h"
+#include "reach.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -120,50 +121,39 @@ int ibv_destroy_cq(struct ibv_cq *v)
     return fv_end(&fv.counts.cqs, cq);
 }
 
-/* A free place in a table of pointers; UINT32_MAX: no memory. Under the lock. */
-static uint32_t place(void ***table, uint32_t *n)
-{
-    void **more;
-
-    for (uint32_t i = 0; i < *n; i++)
-        if (!(*table)[i])
-            return i;
-    more = realloc(*table, (*n + 1) * sizeof(void *));
-    if (!more)
-        return UINT32_MAX;
-    *table = more;
-    more[*n] = NULL;
-    return (*n)++;
-}
-
 static struct ibv_mr *reg(struct ibv_pd *pd, const char *call, void *addr, size_t length, unsigned access)
 {
-    static uint32_t generation;
-    struct mr *mr = fv_begin(call, sizeof *mr);
-    uint32_t at;
+    bool writes = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+    struct ibv_mr *mr = fv_begin(call, sizeof *mr);
+    struct entry_mr *e = NULL;
+    int error = EINVAL;
 
     if (!mr)
         return NULL;
-    at = place((void ***)&fv.mrs, &fv.n_mrs);
-    if (at == UINT32_MAX || length > fv.max_mr ||
-        ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(access & IBV_ACCESS_LOCAL_WRITE))) {
-        pthread_mutex_unlock(&fv.lock);
-        free(mr);
-        errno = at == UINT32_MAX ? ENOMEM : EINVAL;
-        return NULL;
+    fv_table_lock();
+    if (length <= fv.max_mr && (!writes || access & IBV_ACCESS_LOCAL_WRITE)) {
+        e = fv_table_new_mr();
+        error = ENOMEM;
     }
-    mr->v.context = pd->context;
-    mr->v.pd = pd;
-    mr->v.addr = addr;
-    mr->v.length = length;
-    mr->v.lkey = mr->v.rkey = at << 12 | (++generation & 0xfff); /* a place that is used again gets another key */
-    mr->access = access;
-    mr->device = device_of(pd->context);
-    fv.mrs[at] = mr;
-    ((struct pd *)pd)->users++;
-    fv.counts.mrs++;
+    if (e) {
+        e->address = (uintptr_t)addr;
+        e->length = length;
+        e->access = access;
+        e->device = device_of(pd->context);
+        if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC))
+            fv_reach_open(e);
+        *mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length};
+        mr->lkey = mr->rkey = e->number;
+        ((struct pd *)pd)->users++;
+        fv.counts.mrs++;
+    }
+    fv_table_unlock();
     pthread_mutex_unlock(&fv.lock);
-    return &mr->v;
+    if (e)
+        return mr;
+    free(mr);
+    errno = error;
+    return NULL;
 }
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
@@ -192,20 +182,42 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 {
     pthread_mutex_lock(&fv.lock);
     ((struct pd *)mr->pd)->users--;
-    fv.mrs[mr->rkey >> 12] = NULL;
+    fv_table_lock();
+    struct entry_mr *e = fv_table_mr(mr->rkey);
+    fv_reach_close(e);
+    e->number = 0;
+    fv_table_unlock();
     pthread_mutex_unlock(&fv.lock);
     return fv_end(&fv.counts.mrs, mr);
+}
+
+/* A number for a queue pair; 0: there is none left. */
+static uint32_t number_of(int device)
+{
+    struct entry_qp *e;
+    uint32_t number = 0;
+
+    fv_table_lock();
+    e = fv_table_new_qp();
+    if (e) {
+        e->state = IBV_QPS_RESET;
+        e->device = device;
+        number = e->number;
+    }
+    fv_table_unlock();
+    return number;
 }
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
     struct qp *qp = fv_begin("create_qp", sizeof *qp);
-    uint32_t at;
+    uint32_t number = 0;
 
     if (!qp)
         return NULL;
-    at = place((void ***)&fv.qps, &fv.n_qps);
-    if (at == UINT32_MAX || attr->cap.max_inline_data > fv.inline_max || attr->cap.max_send_wr > 1024) {
+    if (attr->cap.max_inline_data <= fv.inline_max && attr->cap.max_send_wr <= 1024)
+        number = number_of(device_of(pd->context));
+    if (!number) {
         pthread_mutex_unlock(&fv.lock);
         free(qp);
         errno = EINVAL;
@@ -215,13 +227,13 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
     qp->v.pd = pd;
     qp->v.send_cq = attr->send_cq;
     qp->v.recv_cq = attr->recv_cq;
-    qp->v.qp_num = at + 0x100;
+    qp->v.qp_num = number;
     qp->v.state = IBV_QPS_RESET;
     qp->cap = attr->cap;
     qp->device = device_of(pd->context);
     qp->td = ((struct pd *)pd)->td;
     ((struct pd *)pd)->users++;
-    fv.qps[at] = qp;
+    fv.qps[fv_place_qp(number)] = qp;
     fv.counts.qps++;
     pthread_mutex_unlock(&fv.lock);
     return &qp->v;
@@ -236,11 +248,30 @@ int ibv_destroy_qp(struct ibv_qp *v)
     fv_enter(td);
     pthread_mutex_lock(&fv.lock);
     ((struct pd *)v->pd)->users--;
-    fv.qps[v->qp_num - 0x100] = NULL;
+    fv_delay_drop(qp);
+    fv.qps[fv_place_qp(v->qp_num)] = NULL;
+    fv_table_lock();
+    fv_table_qp(v->qp_num)->number = 0;
+    fv_table_unlock();
     pthread_mutex_unlock(&fv.lock);
     fv_leave(td);
     free(qp->stage);
     return fv_end(&fv.counts.qps, qp);
+}
+
+void fv_qp_state(struct qp *qp, enum ibv_qp_state state)
+{
+    qp->v.state = state;
+    fv_table_lock();
+    fv_table_qp(qp->v.qp_num)->state = (int)state;
+    fv_table_unlock();
+}
+
+static void allow(struct qp *qp, unsigned access)
+{
+    fv_table_lock();
+    fv_table_qp(qp->v.qp_num)->access = access;
+    fv_table_unlock();
 }
 
 int ibv_modify_qp(struct ibv_qp *v, struct ibv_qp_attr *attr, int mask)
@@ -271,12 +302,12 @@ int ibv_modify_qp(struct ibv_qp *v, struct ibv_qp_attr *attr, int mask)
             error = fv_failing(steps[i].name);
     if (!error && attr->qp_state == IBV_QPS_INIT && attr->pkey_index)
         error = EINVAL;
-    if (!error && attr->qp_state == IBV_QPS_INIT)
-        qp->access = (unsigned)attr->qp_access_flags;
     if (!error && attr->qp_state == IBV_QPS_RTR)
         qp->dest = attr->dest_qp_num;
+    if (!error && attr->qp_state == IBV_QPS_INIT)
+        allow(qp, (unsigned)attr->qp_access_flags);
     if (!error)
-        v->state = attr->qp_state;
+        fv_qp_state(qp, attr->qp_state);
     pthread_mutex_unlock(&fv.lock);
     return error;
 }

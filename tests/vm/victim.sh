@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Four PEs, of which the last is killed: three have to hear of it, and end well.
 # usage: victim.sh FERRY-RUN "VM_VICTIM" [device]     (the program may be several words)
+# VICTIM_GRACE: seconds that the survivors have to end; 30 by default
 # shellcheck disable=SC2086
-out=$("$1" -n 4 --grace 30 $2 10 $3 2>&1)
+out=$("$1" -n 4 --grace "${VICTIM_GRACE:-30}" $2 10 $3 2>&1)
 status=$?
 echo "$out"
 # 137: no PE failed before or besides the one that was killed
