@@ -41,6 +41,7 @@ __attribute__((constructor)) static void start(void)
     const char *n = getenv("FAKEVERBS_DEVICES"), *max = getenv("FAKEVERBS_MAX_MR"),
                *offers = getenv("FAKEVERBS_OFFERS"), *delay = getenv("FAKEVERBS_DELAY");
 
+    pthread_mutex_lock(&fv.lock); /* so that other threads see what is set here; who loaded this need not tell them */
     if (n && *n >= '0' && *n <= '0' + DEVICES_MAX)
         fv.devices = *n - '0';
     if (max)
@@ -49,6 +50,7 @@ __attribute__((constructor)) static void start(void)
         fv.offers = (unsigned)strtoul(offers, NULL, 0);
     if (delay)
         read_delay(delay);
+    pthread_mutex_unlock(&fv.lock);
 }
 
 int fv_failing(const char *call)

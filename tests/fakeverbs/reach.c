@@ -23,16 +23,34 @@ static struct view {
     size_t length;
 } views[TABLE_MRS];
 
+static uint64_t load(const char *from)
+{
+    char bytes[8];
+    uint64_t word;
+
+    if (!((uintptr_t)from & 7))
+        return __atomic_load_n((const uint64_t *)(const void *)from, __ATOMIC_RELAXED);
+    for (int i = 0; i < 8; i++)
+        bytes[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
+    memcpy(&word, bytes, 8);
+    return word;
+}
+
 void fv_copy(void *to, const void *from, size_t length)
 {
     char *t = to;
     const char *f = from;
 
-    if (!(((uintptr_t)t | (uintptr_t)f) & 7))
-        for (; length >= 8; length -= 8, t += 8, f += 8)
-            __atomic_store_n((uint64_t *)t, __atomic_load_n((const uint64_t *)f, __ATOMIC_RELAXED), __ATOMIC_RELEASE);
-    for (; length; length--, t++, f++)
-        __atomic_store_n(t, __atomic_load_n(f, __ATOMIC_RELAXED), __ATOMIC_RELEASE);
+    while (length) {
+        size_t step = (uintptr_t)t & 7 || length < 8 ? 1 : 8;
+        if (step == 8)
+            __atomic_store_n((uint64_t *)(void *)t, load(f), __ATOMIC_RELEASE);
+        else
+            __atomic_store_n(t, __atomic_load_n(f, __ATOMIC_RELAXED), __ATOMIC_RELEASE);
+        t += step;
+        f += step;
+        length -= step;
+    }
 }
 
 /* ------------------------------------------------------------------ the owner's side */

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-/* Aligned words as a whole; the reader may be looking. */
+/* What is an aligned word at its destination is written as a whole; the reader may be looking. */
 void fv_copy(void *to, const void *from, size_t length);
 /* Notes the file behind a new registration, so that other processes can map it; fv_reach_close ends that. */
 void fv_reach_open(struct entry_mr *mr);
