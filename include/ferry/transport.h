@@ -208,6 +208,10 @@ struct ferry_memory {
     int32_t fd;      /* file that backs it and can be mapped by others (memfd), or -1. Not yours: dup to keep it */
     uint32_t remote; /* 1: peers will access it (export_key follows); 0: only a local source or destination */
     uint64_t fd_offset;
+    /* Of GPU memory; look at `size` first. */
+    uint32_t has_dmabuf;    /* 1: dmabuf names a dma-buf that covers the memory. Not yours: dup to keep it */
+    int32_t dmabuf;
+    uint64_t dmabuf_offset; /* of `address` in it */
 };
 
 #define FERRY_KEY_MAX 256      /* bytes of an exported key */

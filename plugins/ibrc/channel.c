@@ -131,6 +131,7 @@ int fy_ib_open_channel(struct ferry_transport *t, uint32_t channel)
     c->rail = channel % t->n_rails;
     c->device = t->rails[c->rail].device;
     c->epoch = 1;
+    c->careful = t->careful;
     c->dummy = t->scratch + 8; /* a line of its own: peers' flushes name the first word */
     c->dummy_key = t->devices[c->device].scratch_mr->lkey;
     c->stash_size = t->inline_max;
@@ -161,6 +162,14 @@ int fy_ib_close_channel(struct ferry_transport *t, uint32_t channel)
     pthread_mutex_unlock(&t->lock);
     drop_channel(c);
     return FERRY_OK;
+}
+
+void fy_ib_be_careful(struct ferry_transport *t)
+{
+    t->careful = 1;
+    for (uint32_t i = 0; i < t->max_channels; i++)
+        if (t->channels[i])
+            __atomic_store_n(&t->channels[i]->careful, 1, __ATOMIC_RELAXED);
 }
 
 void fy_ib_channels_close(struct ferry_transport *t)

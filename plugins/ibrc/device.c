@@ -220,6 +220,7 @@ static void limits(struct ferry_transport *t)
         if (r->attr.max_msg_sz && t->message_max > r->attr.max_msg_sz)
             t->message_max = r->attr.max_msg_sz;
     }
+    fy_ib_chunks(t);
 }
 
 int fy_ib_devices_open(struct ferry_transport *t)

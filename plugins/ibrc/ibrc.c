@@ -63,6 +63,7 @@ static int close_transport(struct ferry_transport *t)
     fy_ib_events_stop(t);
     fy_ib_channels_close(t);
     fy_ib_passive_close(t);
+    fy_ib_keys_close(t);
     fy_ib_memory_close(t);
     fy_ib_devices_close(t);
     free(t->scratch);

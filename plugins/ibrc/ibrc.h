@@ -14,6 +14,7 @@
 #define FY_IB_SIGNAL 32             /* at least every so many requests one is signalled */
 #define FY_IB_POLL   16             /* completions taken at once */
 #define FY_IB_BULK   ((size_t)8192) /* a longer put is signalled: its completion costs little beside it */
+#define FY_IB_PIECES 7              /* at most, of an operation that is cut at the borders of chunks */
 #define FY_IB_MAGIC  0x46596962u
 
 /* The options, checked. Constant after open. */
@@ -112,7 +113,13 @@ struct fy_ib_channel {
     uint32_t room;        /* requests that the completion queue has room for */
     uint32_t outstanding; /* posted and not retired, over all peers */
     uint32_t epoch;       /* grows with each ticket for all peers */
-    uint32_t waiting;     /* requests of `wr` that wait for the doorbell */
+    union {               /* one look at both */
+        struct {
+            uint32_t waiting; /* requests of `wr` that wait for the doorbell */
+            uint32_t careful; /* as the instance's; setup thread writes */
+        };
+        uint64_t special;
+    };
     struct fy_ib_qp *waiting_for;
     uint32_t dummy_key; /* lkey of `dummy` */
     uint32_t stash_size;
@@ -131,19 +138,30 @@ struct fy_ib_passive {
     uint32_t peer, channel;
 };
 
+/* Memory longer than a device registers at once lies in chunks of a power of two; with a single one the shift leaves 0
+ * of any offset. */
+#define FY_IB_ONE_CHUNK 63
+
 struct ferry_region {
     struct ferry_region *next; /* setup thread */
     char *address;
     size_t length;
-    struct ibv_mr *mr[FY_IB_RAILS];   /* by device */
-    struct ibv_mr *bulk[FY_IB_RAILS]; /* with relaxed ordering; else NULL */
-    uint32_t lkey[FY_IB_RAILS];
+    uint32_t shift, chunks;
+    int gpu;                       /* the CPU cannot read it: nothing of it goes inline */
+    struct ibv_mr **mr;            /* by chunk, device, and whether with relaxed ordering; NULL: no such registration */
+    uint32_t (*lkey)[FY_IB_RAILS]; /* by chunk and device */
+};
+
+/* Of one chunk, by device of the peer. */
+struct fy_ib_rkeys {
+    uint32_t strict[FY_IB_RAILS], bulk[FY_IB_RAILS];
 };
 
 struct ferry_rkey {
     struct ferry_rkey *next; /* setup thread */
     uint64_t address;
-    uint32_t strict[FY_IB_RAILS], bulk[FY_IB_RAILS]; /* by device of the peer */
+    uint32_t shift, chunks;
+    struct fy_ib_rkeys at[];
 };
 
 struct ferry_transport {
@@ -158,6 +176,8 @@ struct ferry_transport {
     struct ferry_rkey *keys;
     uint64_t *scratch; /* a page: zero-length flushes of peers name it, and unfetched values land in it */
     uint32_t inline_max, depth;
+    uint32_t careful; /* setup thread; 1: there are keys or regions of several chunks, or GPU memory */
+    uint32_t shift;   /* of chunks of regions, by the device that registers least at once */
     size_t message_max;
     int atomics;
     pthread_mutex_t lock; /* over passive, failure, and the errors of queue pairs; never held while waiting */
@@ -187,15 +207,23 @@ void fy_ib_events_stop(struct ferry_transport *t);
 /* memory.c: setup thread */
 int fy_ib_register(struct ferry_transport *t, const struct ferry_memory *memory, struct ferry_region **region);
 int fy_ib_deregister(struct ferry_transport *t, struct ferry_region *region);
+void fy_ib_memory_close(struct ferry_transport *t);
+/* The shift of chunks, from what the devices in use register at once. */
+void fy_ib_chunks(struct ferry_transport *t);
+
+/* key.c: setup thread */
 int fy_ib_export_key(struct ferry_transport *t, struct ferry_region *region, void *blob, size_t *size);
 int fy_ib_import_key(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size, struct ferry_rkey **key);
 int fy_ib_release_key(struct ferry_transport *t, struct ferry_rkey *key);
-void fy_ib_memory_close(struct ferry_transport *t);
+void fy_ib_keys_close(struct ferry_transport *t);
 
 /* channel.c: setup thread */
 int fy_ib_open_channel(struct ferry_transport *t, uint32_t channel);
 int fy_ib_close_channel(struct ferry_transport *t, uint32_t channel);
 void fy_ib_channels_close(struct ferry_transport *t);
+/* From now on each operation looks at where its memory lies. What makes it necessary reaches a channel only after it.
+ */
+void fy_ib_be_careful(struct ferry_transport *t);
 
 /* connect.c: setup thread; SERVE: control thread */
 int fy_ib_export_endpoint(struct ferry_transport *t, void *blob, size_t *size);
@@ -218,10 +246,15 @@ int fy_ib_qp_ready(struct ferry_transport *t, struct fy_ib_rail *rail, struct ib
                    const struct fy_ib_hello *peer, uint32_t channel);
 int fy_ib_qp_send(struct ferry_transport *t, struct ibv_qp *qp, uint32_t psn, uint32_t rd_atomic);
 
-/* post.c: channel thread */
+/* quick.c: channel thread */
 int fy_ib_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);
-int fy_ib_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);
 int fy_ib_put_signal(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);
+
+/* post.c: channel thread */
+int fy_ib_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);
+int fy_ib_rma_slow(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op);
+int fy_ib_put_signal_slow(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op);
+int fy_ib_post_failed(struct fy_ib_qp *q, const struct ibv_send_wr *bad, uint32_t n, int error);
 /* wr.c: channel thread. The same requests as ibv_post_send takes, by ibv_wr_...: 0 or an errno, and then none was
  * taken. */
 int fy_ib_wr_list(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr);

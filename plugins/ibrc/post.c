@@ -9,8 +9,7 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 /* The requests from the bad one on were not taken: they count as never posted. */
-static __attribute__((noinline)) int post_failed(struct fy_ib_qp *q, const struct ibv_send_wr *bad, uint32_t n,
-                                                 int error)
+int fy_ib_post_failed(struct fy_ib_qp *q, const struct ibv_send_wr *bad, uint32_t n, int error)
 {
     struct fy_ib_channel *c = q->owner;
     uint32_t lost = bad >= c->wr && bad < c->wr + n ? n - (uint32_t)(bad - c->wr) : n;
@@ -35,7 +34,7 @@ int fy_ib_ring(struct fy_ib_channel *c)
     last->next = NULL;
     error = q->ex ? fy_ib_wr_list(q->ex, c->wr) : ibv_post_send(q->qp, c->wr, &bad);
     last->next = after;
-    return likely(!error) ? FERRY_OK : post_failed(q, bad, n, error);
+    return likely(!error) ? FERRY_OK : fy_ib_post_failed(q, bad, n, error);
 }
 
 /* One more request in the batch. The caller made sure of room. */
@@ -77,8 +76,7 @@ int fy_ib_flush(struct fy_ib_channel *c, struct fy_ib_qp *q)
 }
 
 /* Polls, and makes tails report that hold the channel's room. FERRY_OK: there is room for n now. */
-static __attribute__((noinline)) int make_room(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q,
-                                               uint32_t n)
+static __attribute__((noinline)) int make_room(struct fy_ib_channel *c, struct fy_ib_qp *q, uint32_t n)
 {
     int status = __atomic_load_n(&q->status, __ATOMIC_ACQUIRE);
 
@@ -86,7 +84,7 @@ static __attribute__((noinline)) int make_room(struct ferry_transport *t, struct
         return status;
     if (c->waiting)
         fy_ib_ring(c); /* a failure is that queue pair's status */
-    fy_ib_poll(t, c);
+    fy_ib_poll(c->t, c);
     status = __atomic_load_n(&q->status, __ATOMIC_ACQUIRE);
     if (status)
         return status;
@@ -98,14 +96,14 @@ static __attribute__((noinline)) int make_room(struct ferry_transport *t, struct
     return FERRY_AGAIN;
 }
 
-static inline int room(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q, uint32_t n)
+static inline int room(struct fy_ib_channel *c, struct fy_ib_qp *q, uint32_t n)
 {
     int foreign = c->waiting && (c->waiting_for != q || c->waiting + n > FY_IB_BATCH);
     int full = q->posted - q->retired + n > q->room || c->outstanding + n > c->room;
 
     if (likely(!(foreign | full) && !__atomic_load_n(&q->status, __ATOMIC_RELAXED)))
         return FERRY_OK;
-    return make_room(t, c, q, n);
+    return make_room(c, q, n);
 }
 
 /* Reads and writes overtake atomics whose answer is out; a put behind a border waits at the device for those before it.
@@ -127,6 +125,17 @@ static inline const void *keep(struct fy_ib_channel *c, const void *data, size_t
     return memcpy(c->stash + (size_t)c->waiting * c->stash_size, data, length);
 }
 
+static inline uint32_t lkey_of(const struct ferry_region *region, const struct fy_ib_qp *q, const void *at)
+{
+    return region->lkey[(uint64_t)((const char *)at - region->address) >> region->shift][q->device];
+}
+
+/* Data in GPU memory are for the device to read. */
+static inline int goes_inline(const struct fy_ib_qp *q, const struct ferry_op *op)
+{
+    return op->length <= q->inline_max && !(op->region && op->region->gpu);
+}
+
 /* The data of a put. `later`: the doorbell is not rung before the caller may change the source. */
 static inline int put(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op, int later)
 {
@@ -136,12 +145,12 @@ static inline int put(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct 
     uint32_t lkey = 0;
     int rc = FERRY_DONE;
 
-    if (likely(op->length <= q->inline_max)) {
+    if (likely(goes_inline(q, op))) {
         flags |= op->length ? IBV_SEND_INLINE : 0;
         if (unlikely(later))
             from = keep(c, from, op->length);
     } else {
-        lkey = op->region->lkey[q->device];
+        lkey = lkey_of(op->region, q, from);
         flags |= op->length >= FY_IB_BULK ? IBV_SEND_SIGNALED : 0;
         rc = FERRY_OK;
     }
@@ -151,7 +160,7 @@ static inline int put(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct 
     wr->sg_list->length = (uint32_t)op->length;
     wr->sg_list->lkey = lkey;
     wr->wr.rdma.remote_addr = op->key->address + op->offset;
-    wr->wr.rdma.rkey = op->key->bulk[q->target];
+    wr->wr.rdma.rkey = op->key->at[op->offset >> op->key->shift].bulk[q->target];
     return rc;
 }
 
@@ -165,9 +174,9 @@ static inline int get(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct 
     wr->num_sge = 1;
     wr->sg_list->addr = (uintptr_t)op->local;
     wr->sg_list->length = (uint32_t)op->length;
-    wr->sg_list->lkey = op->region->lkey[q->device];
+    wr->sg_list->lkey = lkey_of(op->region, q, op->local);
     wr->wr.rdma.remote_addr = op->key->address + op->offset;
-    wr->wr.rdma.rkey = op->key->bulk[q->target];
+    wr->wr.rdma.rkey = op->key->at[op->offset >> op->key->shift].bulk[q->target];
     return FERRY_OK;
 }
 
@@ -186,7 +195,7 @@ static inline void atomic(struct fy_ib_channel *c, struct fy_ib_qp *q, enum ibv_
     wr->wr.atomic.remote_addr = key->address + offset;
     wr->wr.atomic.compare_add = add_or_compare;
     wr->wr.atomic.swap = swap;
-    wr->wr.atomic.rkey = key->strict[q->target];
+    wr->wr.atomic.rkey = key->at[offset >> key->shift].strict[q->target];
 }
 
 static inline int done(struct fy_ib_channel *c, const struct ferry_op *op, int rc)
@@ -203,151 +212,86 @@ static __attribute__((noinline)) int no_region(struct ferry_transport *t, const 
                       "%zu bytes at %p are not registered with ibrc", op->length, op->local);
 }
 
-/* ------------------------------------------------------------------ the short way, for small puts on their own */
+/* ------------------------------------------------------------------ borders of chunks */
 
-/* Inline data, no flag, nothing waiting, no border, room for n requests without a completion. */
-static inline int quick(const struct fy_ib_channel *c, const struct fy_ib_qp *q, const struct ferry_op *op, uint32_t n)
+/* Bytes until the chunk ends; the last chunk has no end. */
+static size_t until_border(uint64_t at, uint32_t shift)
 {
-    return !(op->flags & (FERRY_OP_MORE | FERRY_OP_FENCED)) && op->length - 1 < q->inline_max &&
-           !(c->waiting | q->border) && q->posted + n <= q->quick && c->outstanding + n <= c->room;
+    uint64_t size = (uint64_t)1 << shift;
+
+    return size - (at & (size - 1));
 }
 
-static inline uint64_t next_id(struct fy_ib_channel *c, struct fy_ib_qp *q)
+/* How much from `from` on lies in one chunk at both ends. */
+static size_t piece(const struct ferry_op *op, size_t from)
 {
-    uint64_t at = q->posted;
+    size_t n = op->length - from, most = until_border(op->offset + from, op->key->shift);
 
-    q->posted = at + 1;
-    q->epoch[at & q->mask] = c->epoch;
-    return q->tag | (uint32_t)(at + 1);
+    n = n < most ? n : most;
+    if (!op->region)
+        return n;
+    most = until_border((uint64_t)((char *)op->local - op->region->address) + from, op->region->shift);
+    return n < most ? n : most;
 }
 
-static inline void quick_data(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op,
-                              struct ibv_send_wr *wr)
+static __attribute__((noinline)) uint32_t count_pieces(const struct ferry_op *op)
 {
-    const struct ferry_rkey *key = op->key;
-    uint64_t at = key->address + op->offset;
-    uint32_t rkey = key->bulk[q->target];
+    uint32_t n = 0;
 
-    q->data.addr = (uintptr_t)op->local;
-    q->data.length = (uint32_t)op->length;
-    wr->wr_id = next_id(c, q);
-    wr->wr.rdma.remote_addr = at;
-    wr->wr.rdma.rkey = rkey;
+    for (size_t at = 0; at < op->length; at += piece(op, at))
+        n++;
+    return n;
 }
 
-static inline int quick_post(struct fy_ib_channel *c, struct fy_ib_qp *q, struct ibv_send_wr *wr, uint32_t n)
+/* Requests that an operation's data become: 1, but at borders of chunks. */
+static inline uint32_t pieces(const struct fy_ib_channel *c, const struct ferry_op *op)
 {
-    struct ibv_send_wr *bad = NULL;
-
-    c->outstanding += n;
-    c->doorbells++;
-    int error = ibv_post_send(q->qp, wr, &bad);
-    return likely(!error) ? FERRY_DONE : post_failed(q, NULL, n, error);
+    if (likely(!__atomic_load_n(&c->careful, __ATOMIC_RELAXED)) || !op->length)
+        return 1;
+    return count_pieces(op);
 }
 
-static __attribute__((noinline)) int quick_put(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
+/* Only the first is behind the border that the operation makes; of a get, only the last reports. */
+static __attribute__((noinline)) int move_pieces(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
 {
-    quick_data(c, q, op, &q->put);
-    return quick_post(c, q, &q->put, 1);
-}
+    struct ferry_op part = *op;
+    int rc = FERRY_DONE;
 
-static __attribute__((noinline)) int quick_signal(struct fy_ib_channel *c, struct fy_ib_qp *q,
-                                                  const struct ferry_op *op)
-{
-    struct ibv_send_wr *wr = op->amo == FERRY_AMO_ADD ? q->put_add : q->put_set;
-    uint64_t at = op->signal_key->address + op->signal_offset, value = op->operand;
-    uint32_t rkey = op->signal_key->strict[q->target];
-
-    quick_data(c, q, op, wr);
-    wr[1].wr_id = next_id(c, q);
-    if (wr == q->put_add) {
-        q->atomics = q->posted;
-        wr[1].wr.atomic.remote_addr = at;
-        wr[1].wr.atomic.compare_add = value;
-        wr[1].wr.atomic.rkey = rkey;
-    } else {
-        q->value = value;
-        wr[1].wr.rdma.remote_addr = at;
-        wr[1].wr.rdma.rkey = rkey;
+    for (size_t at = 0; at < op->length; at += part.length) {
+        part.length = piece(op, at);
+        part.local = (char *)op->local + at;
+        part.offset = op->offset + at;
+        if (at)
+            part.flags &= ~FERRY_OP_FENCED;
+        if (op->kind != FERRY_OP_GET)
+            rc = put(c, q, &part, op->flags & FERRY_OP_MORE) == FERRY_OK ? FERRY_OK : rc;
+        else {
+            part.flags = at + part.length < op->length ? op->flags | FERRY_OP_MORE : op->flags;
+            rc = get(c, q, &part);
+        }
     }
-    return quick_post(c, q, wr, 2);
+    return rc;
 }
 
-/* The same by ibv_wr_...: straight into the device's queue. */
-static inline void wr_data(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
+static inline int move(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op, uint32_t n)
 {
-    struct ibv_qp_ex *ex = q->ex;
-
-    ibv_wr_start(ex);
-    ex->wr_id = next_id(c, q);
-    ex->wr_flags = IBV_SEND_INLINE;
-    ibv_wr_rdma_write(ex, op->key->bulk[q->target], op->key->address + op->offset);
-    ibv_wr_set_inline_data(ex, op->local, op->length);
+    if (unlikely(n != 1))
+        return move_pieces(c, q, op);
+    return op->kind == FERRY_OP_GET ? get(c, q, op) : put(c, q, op, op->flags & FERRY_OP_MORE);
 }
 
-static inline int wr_post(struct fy_ib_channel *c, struct fy_ib_qp *q, uint32_t n)
+/* ------------------------------------------------------------------ the table's, where quick.c has no short way */
+
+int fy_ib_rma_slow(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
 {
-    c->outstanding += n;
-    c->doorbells++;
-    int error = ibv_wr_complete(q->ex);
-    return likely(!error) ? FERRY_DONE : post_failed(q, NULL, n, error);
-}
-
-static __attribute__((noinline)) int wr_put(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
-{
-    wr_data(c, q, op);
-    return wr_post(c, q, 1);
-}
-
-static __attribute__((noinline)) int wr_signal(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
-{
-    uint64_t at = op->signal_key->address + op->signal_offset;
-    uint32_t rkey = op->signal_key->strict[q->target];
-    struct ibv_qp_ex *ex = q->ex;
-
-    wr_data(c, q, op);
-    ex->wr_id = next_id(c, q);
-    if (op->amo == FERRY_AMO_ADD) {
-        q->atomics = q->posted;
-        ex->wr_flags = 0;
-        ibv_wr_atomic_fetch_add(ex, rkey, at, op->operand);
-        ibv_wr_set_sge(ex, c->dummy_key, (uintptr_t)c->dummy, 8);
-    } else {
-        ibv_wr_rdma_write(ex, rkey, at);
-        ibv_wr_set_inline_data(ex, (void *)(uintptr_t)&op->operand, 8);
-    }
-    return wr_post(c, q, 2);
-}
-
-/* ------------------------------------------------------------------ the table's */
-
-static __attribute__((noinline)) int rma(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q,
-                                         const struct ferry_op *op)
-{
-    int rc = room(t, c, q, 1);
+    uint32_t n = pieces(c, op);
+    int rc = room(c, q, n);
 
     if (unlikely(rc))
         return rc;
-    if (op->kind == FERRY_OP_PUT) {
-        if (unlikely(op->length > q->inline_max && !op->region))
-            return no_region(t, op);
-        rc = put(c, q, op, op->flags & FERRY_OP_MORE);
-    } else {
-        if (unlikely(op->length && !op->region))
-            return no_region(t, op);
-        rc = get(c, q, op);
-    }
-    return done(c, op, rc);
-}
-
-int fy_ib_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
-{
-    struct fy_ib_channel *c = t->channels[channel];
-    struct fy_ib_qp *q = c->qps[op->peer];
-
-    if (likely(op->kind == FERRY_OP_PUT && quick(c, q, op, 1)))
-        return q->ex ? wr_put(c, q, op) : quick_put(c, q, op);
-    return rma(t, c, q, op);
+    if (unlikely(!op->region && op->length > (op->kind == FERRY_OP_PUT ? q->inline_max : 0)))
+        return no_region(c->t, op);
+    return done(c, op, move(c, q, op, n));
 }
 
 int fy_ib_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
@@ -358,14 +302,14 @@ int fy_ib_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
     void *to = fetch ? op->local : c->dummy;
     uint32_t lkey = c->dummy_key;
     unsigned flags = fetch && !(op->flags & FERRY_OP_MORE) ? IBV_SEND_SIGNALED : 0;
-    int rc = room(t, c, q, 1);
+    int rc = room(c, q, 1);
 
     if (unlikely(rc))
         return rc;
     if (fetch) {
         if (unlikely(!op->region))
-            return no_region(t, op);
-        lkey = op->region->lkey[q->device];
+            return no_region(c->t, op);
+        lkey = lkey_of(op->region, q, op->local);
     }
     if (unlikely(op->flags & FERRY_OP_FENCED))
         q->border = q->atomics; /* atomics keep their order; a later put does not go before those */
@@ -380,17 +324,17 @@ int fy_ib_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
     return done(c, op, fetch ? FERRY_OK : FERRY_DONE);
 }
 
-static __attribute__((noinline)) int put_signal(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib_qp *q,
-                                                const struct ferry_op *op)
+int fy_ib_put_signal_slow(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
 {
-    int rc = room(t, c, q, 2);
+    uint32_t n = pieces(c, op);
+    int rc = room(c, q, n + 1);
     struct ibv_send_wr *wr;
 
     if (unlikely(rc))
         return rc;
-    if (unlikely(op->length > q->inline_max && !op->region))
-        return no_region(t, op);
-    rc = put(c, q, op, op->flags & FERRY_OP_MORE);
+    if (unlikely(!op->region && op->length > q->inline_max))
+        return no_region(c->t, op);
+    rc = move(c, q, op, n);
     if (op->amo == FERRY_AMO_ADD) {
         atomic(c, q, IBV_WR_ATOMIC_FETCH_AND_ADD, op->signal_key, op->signal_offset, op->operand, 0, c->dummy,
                c->dummy_key, 0);
@@ -403,16 +347,6 @@ static __attribute__((noinline)) int put_signal(struct ferry_transport *t, struc
     wr->sg_list->addr = (uintptr_t)value;
     wr->sg_list->length = 8;
     wr->wr.rdma.remote_addr = op->signal_key->address + op->signal_offset;
-    wr->wr.rdma.rkey = op->signal_key->strict[q->target];
+    wr->wr.rdma.rkey = op->signal_key->at[op->signal_offset >> op->signal_key->shift].strict[q->target];
     return done(c, op, rc);
-}
-
-int fy_ib_put_signal(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
-{
-    struct fy_ib_channel *c = t->channels[channel];
-    struct fy_ib_qp *q = c->qps[op->peer];
-
-    if (likely(quick(c, q, op, 2)))
-        return q->ex ? wr_signal(c, q, op) : quick_signal(c, q, op);
-    return put_signal(t, c, q, op);
 }

@@ -99,7 +99,7 @@ static void test_memory_limit(void **state)
     fakeverbs_fail("reg_mr", 1, EFAULT);
     assert_int_equal(ops()->register_memory(s.t, &memory, &region), FERRY_OK);
     assert_int_equal(ops()->deregister_memory(s.t, region), FERRY_OK);
-    memory.kind = FERRY_MEMORY_GPU;
+    memory.kind = FERRY_MEMORY_GPU + 1;
     assert_int_equal(ops()->register_memory(s.t, &memory, &region), FERRY_ERR_UNSUPPORTED);
     side_close(&s);
     assert_int_equal(fakeverbs_live(), 0);
