@@ -26,8 +26,8 @@ const struct ferry_option fy_core_options[] = {
      "Bound, in seconds, on init, connecting and operations already posted; waits on memory, barriers and other collective "
      "calls have none. 0: no bound."},
     {"peer_timeout", FERRY_OPTION_SECONDS, 0, "10", NULL,
-     "Seconds without a sign of life after which a PE counts as dead; 0 switches such verdicts off, lost connections "
-     "included."},
+     "Seconds without a sign of life after which a PE counts as dead; 0: none does, and a lost connection ends only what all "
+     "PEs have to take part in, as finalize."},
     {"queue_ops", FERRY_OPTION_INT, 0, "0", NULL,
      "Most operations in flight per channel and peer; 0: what the transport takes."},
     {"queue_bytes", FERRY_OPTION_SIZE, 0, "0", NULL, "Most bytes in flight per channel and peer; 0: no bound."},

@@ -15,7 +15,8 @@
 
 bool fy_fail_known(const struct fy_boot *boot, const struct fy_op *op, struct ferry_error *error)
 {
-    bool step = !op->closing; /* closing together works, whatever has failed, as long as everybody lives */
+    /* closing together works, whatever has failed, as long as everybody lives */
+    bool step = !op->closing, concerned = step || boot->fail.final == 2;
     if (boot->aborted && step) {
         fy_error_set(error, FERRY_ERR_ABORTED, NULL, "'%s': PE %u aborted the job with code %d", op->step,
                      boot->abort_by, boot->abort_code);
@@ -24,7 +25,7 @@ bool fy_fail_known(const struct fy_boot *boot, const struct fy_op *op, struct fe
         fy_error_set(error, FERRY_ERR_PEER, NULL, "'%s' needs every PE, and PE %u is dead: %s", op->step,
                      boot->first_dead, boot->first_why);
         error->peer = (int32_t)boot->first_dead;
-    } else if (step && boot->fail.status != FERRY_OK && (boot->fail.final || op->seq <= boot->fail.seq)) {
+    } else if (concerned && boot->fail.status != FERRY_OK && (boot->fail.final || op->seq <= boot->fail.seq)) {
         bool late = boot->fail.status == FERRY_ERR_TIMEOUT;
         fy_error_set(error, boot->fail.status, late ? "see what those PEs do; FERRY_TIMEOUT sets the time" : NULL, "%s",
                      boot->fail.text);
@@ -48,6 +49,17 @@ void fy_fail_spread(struct fy_boot *boot, const struct fy_fail *fail, const stru
     pthread_mutex_unlock(&boot->lock);
     fy_loop_flood(boot, from, FY_FRAME_FAIL, fail, sizeof(*fail));
     fy_tree_check(boot);
+}
+
+void fy_fail_lost(struct fy_boot *boot, uint32_t pe)
+{
+    struct fy_fail fail = {.seq = boot->entered, .final = 2, .status = FERRY_ERR_PEER, .peer = (int32_t)pe};
+    if (boot->closed || boot->leaving || !fy_live(boot, pe))
+        return;
+    snprintf(fail.text, sizeof(fail.text),
+             "a step of all PEs needs PE %u, and PE %u has lost the connection with it; nobody counts as dead (FERRY_PEER_TIMEOUT is 0)",
+             pe, boot->rank);
+    fy_fail_spread(boot, &fail, NULL);
 }
 
 static void inquiry_note(struct fy_boot *boot, const struct fy_here *here)

@@ -34,7 +34,7 @@ struct fy_up {
 };
 struct fy_fail {
     uint32_t seq;   /* steps up to this one have failed */
-    uint32_t final; /* and all later ones */
+    uint32_t final; /* 1: and all later ones; 2: closing together, too */
     int32_t status, peer;
     char text[264];
 };
@@ -190,6 +190,8 @@ int fy_tree_run(struct fy_boot *boot, struct fy_op *op, struct ferry_error *erro
 /* --- boot_fail.c: steps that fail for everybody */
 /* Records the failure, tells the others (except where it came from), ends the op. */
 void fy_fail_spread(struct fy_boot *boot, const struct fy_fail *fail, const struct fy_conn *from);
+/* Without verdicts: the connection with this neighbour is gone, and with it every step that needs it. */
+void fy_fail_lost(struct fy_boot *boot, uint32_t pe);
 void fy_fail_frame(struct fy_boot *boot, struct fy_conn *conn, const struct fy_frame *frame, const void *body);
 uint64_t fy_fail_tick(struct fy_boot *boot, uint64_t now);
 /* The step is late here. Returns when to look again. */

@@ -45,6 +45,8 @@ void fy_loop_lost(struct fy_boot *boot, struct fy_conn *conn)
         bool plain = strcmp(conn->why, "connection closed") == 0 || strstr(conn->why, "reset");
         snprintf(why, sizeof(why), plain ? "connection lost" : "connection lost: %s", conn->why);
         fy_live_dead(boot, conn->pe, why, NULL);
+        if (boot->peer_timeout <= 0)
+            fy_fail_lost(boot, conn->pe);
     } else if (conn->role == FY_ROLE_PARENT || conn->role == FY_ROLE_PROBE_OUT) {
         fy_place_failed(boot, conn);
     } else if (conn->role == FY_ROLE_CALL_OUT) {
