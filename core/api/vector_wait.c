@@ -62,6 +62,7 @@ static int wait_for(ferry_job_t *job, const struct look *look, bool vector, cons
     int rc = check(job, look, vector, call);
     if (rc != FERRY_OK)
         return rc;
+    const struct fy_waiter waiter = {&job->world, NULL, -1, call};
     struct fy_backoff backoff = fy_wait_start(&job->world);
     for (;;) {
         if (satisfied(look)) {
@@ -70,7 +71,7 @@ static int wait_for(ferry_job_t *job, const struct look *look, bool vector, cons
         }
         if (rc != FERRY_OK)
             return rc; /* looked once more after the verdict: what the dead had sent counts */
-        rc = fy_wait_turn(&job->world, &backoff, -1, call);
+        rc = fy_wait_turn(&waiter, &backoff);
     }
 }
 

@@ -284,6 +284,7 @@ static int make_channels(struct ferry_job *job, struct ferry_error *error)
         rc = fy_channel_create(&job->world, true, true, &job->barrier.ctx, error); /* threads of several teams share it */
     if (job->default_ctx)
         job->default_ctx->job = job;
+    job->world.waiters = job->default_ctx;
     if (rc == FERRY_OK)
         rc = fy_teams_create(&job->world, job->barrier.ctx, job, (char *)words + FY_BARRIER_BYTES, &job->teams, error);
     if (rc == FERRY_OK)

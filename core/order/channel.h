@@ -101,6 +101,7 @@ struct fy_world {
     pthread_mutex_t lock;          /* guards channels[] */
     pthread_mutex_t setup;         /* one setup call at a time into a transport; taken after no other lock */
     struct ferry_ctx **channels;   /* by id, NULL: free */
+    struct ferry_ctx *waiters;     /* whose failures end waits of the application: the default context */
     /* A request to the peer's control thread, for connect (the job knows how). */
     int (*call)(void *arg, uint32_t pe, const void *request, size_t size, void *reply, size_t capacity, size_t *reply_size,
                 struct ferry_error *error);
@@ -122,6 +123,7 @@ struct fy_flow {
     uint64_t bytes;
     uint64_t ticket;         /* covers what was posted before `ops` and `bytes`; 0: none is open */
     uint32_t far;            /* lanes, by bit, that are connected besides `lane` */
+    uint32_t known;          /* 1: a failure of the transport was reported to a caller */
 };
 
 struct ferry_ctx {
@@ -203,6 +205,12 @@ int fy_lane_retry(struct ferry_ctx *ctx, const struct fy_lane *lane, const struc
 int fy_flow_throttle(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, size_t bytes);
 /* Records what the transport says of a failed (channel, peer); returns rc. */
 int fy_lane_failed(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, int operation, int rc);
+/* Failures of operations that were posted on a channel, and that no call would hear of while a thread waits on memory. Makes
+ * progress on the channel; `again`: reports those, too, that were reported before. FERRY_OK, or the failure, recorded. Nothing
+ * if the channel's own thread may be using it. */
+int fy_channel_heard(struct ferry_ctx *ctx, bool again);
+/* The same for one lane, after its progress has answered a negative status. The channel's thread, or under its lock. */
+int fy_lane_heard(struct ferry_ctx *ctx, const struct fy_lane *lane, bool again);
 /* Draws a ticket (*ticket 0) on (channel, pe | FERRY_PEER_ALL) of a lane, or continues one, and waits until it is good. */
 int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, uint64_t *ticket, const char *doing);
 

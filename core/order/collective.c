@@ -87,6 +87,7 @@ static int same_call(const struct step *step, uint64_t seen, uint32_t from)
 static int await(const struct step *step, uint32_t from, const uint64_t *flag)
 {
     struct ferry_team *team = step->team;
+    struct fy_waiter waiter = {.world = team->teams->world, .ctx = team->teams->ctx, .doing = step->call};
     struct fy_backoff backoff = fy_wait_start(team->teams->world);
     int rc = FERRY_OK;
     for (;;) {
@@ -97,7 +98,8 @@ static int await(const struct step *step, uint32_t from, const uint64_t *flag)
         }
         if (rc != FERRY_OK)
             return rc; /* looked once more after the verdict: what the dead had sent counts */
-        rc = fy_wait_turn(team->teams->world, &backoff, fy_team_watched(team), step->call);
+        waiter.check = fy_team_watched(team); /* who died since */
+        rc = fy_wait_turn(&waiter, &backoff);
     }
 }
 

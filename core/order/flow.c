@@ -146,6 +146,7 @@ int fy_lane_failed(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t p
 {
     struct fy_world *world = ctx->world;
     struct ferry_error record;
+    ctx->flows[pe].known = 1;
     fy_error_set(&record, rc, NULL, "transport %s: operation on channel %u to pe %u failed: %s",
                  world->transports[lane->index]->name, ctx->id, pe, ferry_status_string(rc));
     record.peer = (int32_t)pe;

@@ -86,6 +86,7 @@ static int wait_for(struct ferry_ctx *ctx, struct fy_mail_peer *peer, uint32_t p
 {
     struct fy_world *world = ctx->world;
     const struct fy_lane *lane = ctx->flows[pe].lane;
+    const struct fy_waiter waiter = {world, NULL, (int)pe, "an operation that pe does for us"};
     struct fy_backoff backoff = fy_wait_start(world);
     uint64_t deadline = fy_deadline(world->timeout);
     for (;;) {
@@ -100,9 +101,12 @@ static int wait_for(struct ferry_ctx *ctx, struct fy_mail_peer *peer, uint32_t p
         if (rc != FERRY_OK)
             return fy_fail(world, rc, (int)pe, (int)ctx->id, FERRY_OP_AMO, NULL,
                            "an earlier request to pe %u could not be put: no more can be made of it", pe);
-        if (lane->ops->progress(lane->handle, ctx->id) == FERRY_OK)
+        int moved = lane->ops->progress(lane->handle, ctx->id);
+        if (moved == FERRY_OK)
             backoff = fy_wait_start(world);
-        rc = fy_wait_turn(world, &backoff, (int)pe, "an operation that pe does for us");
+        rc = moved < 0 ? fy_lane_heard(ctx, lane, true) : FERRY_OK;
+        if (rc == FERRY_OK)
+            rc = fy_wait_turn(&waiter, &backoff);
         if (rc != FERRY_OK)
             return rc;
         if (backoff.rounds > FY_SPIN && fy_now_ns() > deadline)

@@ -7,28 +7,32 @@
 #include "fence.h"
 #include "post.h"
 
-int fy_wait_turn(struct fy_world *world, struct fy_backoff *backoff, int check, const char *doing)
+int fy_wait_turn(const struct fy_waiter *waiter, struct fy_backoff *backoff)
 {
+    struct fy_world *world = waiter->world;
     if (world->locked && fy_world_progress(world))
         *backoff = fy_wait_start(world);
     if (world->serves && fy_world_serve(world))
         *backoff = fy_wait_start(world);
     if (!fy_backoff(backoff))
         return FERRY_OK;
-    return fy_world_check(world, check, doing);
+    int rc = fy_world_check(world, waiter->check, waiter->doing);
+    if (rc != FERRY_OK)
+        return rc;
+    return waiter->ctx ? fy_channel_heard(waiter->ctx, true) : fy_channel_heard(world->waiters, false);
 }
 
-int fy_wait_word(struct fy_world *world, const uint64_t *word, int cmp, uint64_t value, int check, const char *doing)
+int fy_wait_word(const struct fy_waiter *waiter, const uint64_t *word, int cmp, uint64_t value)
 {
-    struct fy_backoff backoff = fy_wait_start(world);
+    struct fy_backoff backoff = fy_wait_start(waiter->world);
     while (!fy_compare(fy_look(word), cmp, value)) {
-        int rc = fy_wait_turn(world, &backoff, check, doing);
+        int rc = fy_wait_turn(waiter, &backoff);
         if (rc == FERRY_OK)
             continue;
         /* what the dead had sent may have arrived between the look and the verdict */
         return fy_compare(fy_look(word), cmp, value) ? FERRY_OK : rc;
     }
-    fy_fence_seen(&world->applied);
+    fy_fence_seen(&waiter->world->applied);
     return FERRY_OK;
 }
 
@@ -39,6 +43,7 @@ int fy_barrier_pass(struct fy_barrier *barrier, const char *doing)
 {
     struct ferry_ctx *ctx = barrier->ctx;
     struct fy_world *world = ctx->world;
+    const struct fy_waiter waiter = {world, ctx, -2, doing};
     uint64_t number = ++barrier->number;
     int rc = FERRY_OK;
     fy_fence_applied(&world->applied); /* a request that follows at a peer is carried out by another thread here */
@@ -52,7 +57,7 @@ int fy_barrier_pass(struct fy_barrier *barrier, const char *doing)
             fy_channel_unlock(ctx);
         }
         if (rc == FERRY_OK)
-            rc = fy_wait_word(world, word, FERRY_CMP_GE, number, -2, doing);
+            rc = fy_wait_word(&waiter, word, FERRY_CMP_GE, number);
         if (rc != FERRY_OK)
             return rc;
     }

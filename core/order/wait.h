@@ -25,10 +25,18 @@ static inline uint64_t fy_look(const uint64_t *word)
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
-/* Returns when `*word cmp value`; or with FERRY_ERR_PEER, FERRY_ERR_ABORTED. check: as `pe` of fy_world_check. */
-int fy_wait_word(struct fy_world *world, const uint64_t *word, int cmp, uint64_t value, int check, const char *doing);
+/* Who waits: check is the `pe` of fy_world_check; ctx the channel whose failed operations end the wait, each time; NULL: the
+ * default context, each failure once. */
+struct fy_waiter {
+    struct fy_world *world;
+    struct ferry_ctx *ctx;
+    int check;
+    const char *doing;
+};
+/* Returns when `*word cmp value`; or with FERRY_ERR_PEER, FERRY_ERR_ABORTED, or what a transport answered. */
+int fy_wait_word(const struct fy_waiter *waiter, const uint64_t *word, int cmp, uint64_t value);
 /* One turn of a wait of the caller's own making: backs off, makes progress; FERRY_OK: look again. */
-int fy_wait_turn(struct fy_world *world, struct fy_backoff *backoff, int check, const char *doing);
+int fy_wait_turn(const struct fy_waiter *waiter, struct fy_backoff *backoff);
 
 /* State of the barrier: words[r] is set by the PE that stands 2^r before this one, to the number of the barrier. */
 #define FY_BARRIER_ROUNDS 32u

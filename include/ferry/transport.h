@@ -330,7 +330,9 @@ struct ferry_host_ops {
      * fetched values and got data are in place. AGAIN: not yet. Later operations do not delay a ticket. */
     int (*quiet)(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint64_t *ticket);
     /* Moves things along. Channel thread; FERRY_CHANNEL_SERVICE: the core's service thread, with CAP_TARGET_PROGRESS.
-     * OK: something happened, or is about to. AGAIN: nothing did, the caller may rest. */
+     * OK: something happened, or is about to. AGAIN: nothing did, the caller may rest. A negative status: nothing did,
+     * and an operation on the channel has failed, now or earlier; the core asks query_error of which peer: so a thread that
+     * waits on memory hears of it. */
     int (*progress)(struct ferry_transport *t, uint32_t channel);
 
     /* -- life (setup thread) */

@@ -93,12 +93,15 @@ static const struct meaning *meaning_of(int wc)
 
 static void keep(struct ferry_transport *t, struct fy_ib_qp *q, const struct ferry_error *e)
 {
+    struct fy_ib_channel *c = t->channels[q->channel]; /* it has the queue pair */
     int none = 0;
 
     pthread_mutex_lock(&t->lock);
     if (!q->error.status)
         q->error = *e;
     pthread_mutex_unlock(&t->lock);
+    __atomic_compare_exchange_n(&c->status, &none, e->status, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    none = 0;
     __atomic_compare_exchange_n(&q->status, &none, e->status, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 

@@ -128,6 +128,7 @@ struct fy_ib_channel {
     uint64_t operands[FY_IB_BATCH];
     struct ibv_send_wr wr[FY_IB_BATCH];
     struct ibv_sge sge[FY_IB_BATCH];
+    _Atomic int status;                  /* of the first queue pair that failed; any thread */
     uint64_t doorbells, signals, fences; /* counts, for tests and the log at close */
 };
 

@@ -116,12 +116,15 @@ int fy_ib_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint
 int fy_ib_progress(struct ferry_transport *t, uint32_t channel)
 {
     struct fy_ib_channel *c = channel < t->max_channels ? t->channels[channel] : NULL;
-    int rang;
+    int rang, moved;
 
     if (!c)
         return FERRY_AGAIN;
     rang = c->waiting != 0;
     if (rang)
         fy_ib_ring(c);
-    return (c->outstanding && fy_ib_poll(t, c)) || rang ? FERRY_OK : FERRY_AGAIN;
+    moved = (c->outstanding && fy_ib_poll(t, c)) || rang;
+    if (moved)
+        return FERRY_OK;
+    return __atomic_load_n(&c->status, __ATOMIC_ACQUIRE) ? c->status : FERRY_AGAIN;
 }
