@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #define CLOSE_S 5.0 /* most that closing waits for the others to close too */
-#define LATE_S  1.0 /* that, if somebody was late already and nobody says whether it is dead */
 
 static int config_check(const struct fy_boot_config *config, struct ferry_error *error)
 {
@@ -195,14 +194,11 @@ void fy_boot_settle(struct fy_boot *boot)
     pthread_mutex_lock(&boot->lock);
     bool together = boot->running && boot->n > 1 && boot->joined && !boot->settled;
     boot->settled = true;
-    bool late = boot->peer_timeout <= 0 && boot->fail.status == FERRY_ERR_TIMEOUT;
     pthread_mutex_unlock(&boot->lock);
     if (!together)
         return;
     struct ferry_error unread = {.size = sizeof(unread)};
-    double bound = late ? LATE_S : CLOSE_S;
-    if (boot->timeout > 0 && boot->timeout < bound)
-        bound = boot->timeout;
+    double bound = boot->timeout > 0 && boot->timeout < CLOSE_S ? boot->timeout : CLOSE_S;
     struct fy_op op = {.closing = true, .step = "closing the job", .timeout = bound, .deadline = fy_deadline(bound)};
     fy_tree_run(boot, &op, &unread);
 }

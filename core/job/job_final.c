@@ -8,8 +8,6 @@
 #include <sodium.h>
 #include <stdlib.h>
 
-#define LOST_S 1.0 /* for PEs that may be dead */
-
 void fy_job_release(struct ferry_job *job)
 {
     fy_job_service_stop(job);
@@ -62,19 +60,11 @@ static int quiet_everything(struct ferry_job *job)
     return result;
 }
 
-/* How long the others are waited for; 0: until they come or are dead. Without verdicts nobody says which of the two it is, so
- * after a transport lost a peer they have a moment only. */
-static double patience(struct ferry_job *job)
-{
-    bool verdicts = fy_options_seconds(&job->options, "peer_timeout") > 0;
-    return verdicts || !atomic_load(&job->world.lost) ? 0 : LOST_S;
-}
-
 /* Nobody asks any more, but the last replies may need the peers' service threads to become complete: all stay until then. */
 static int quiet_service(struct ferry_job *job, struct ferry_error *error)
 {
     int rc = quiet_everything(job);
-    return rc == FERRY_OK ? fy_boot_barrier(job->boot, "end of service", patience(job), error) : rc;
+    return rc == FERRY_OK ? fy_boot_barrier(job->boot, "end of service", 0, error) : rc;
 }
 
 int fy_job_finalize(struct ferry_job *job)
@@ -83,7 +73,7 @@ int fy_job_finalize(struct ferry_job *job)
     struct ferry_error error;
     int rc = fy_world_check(&job->world, -2, "finalize");
     if (rc == FERRY_OK)
-        rc = fy_boot_barrier(job->boot, "finalize", patience(job), &error);
+        rc = fy_boot_barrier(job->boot, "finalize", 0, &error);
     if (rc == FERRY_OK && job->world.serves)
         rc = quiet_service(job, &error);
     if (result == FERRY_OK)

@@ -91,7 +91,6 @@ struct fy_world {
     _Atomic uint32_t aborted;      /* 1 once some PE aborted */
     _Atomic int32_t abort_by, abort_code;
     _Atomic uint32_t deaths;       /* PEs that died */
-    _Atomic bool lost;             /* a transport has lost a peer, which may be dead or only out of its reach */
     _Atomic uint32_t acknowledged; /* of those, how many the application knows of */
     _Atomic int32_t last_dead;
     _Atomic uint32_t pointers_out; /* 1 once ferry_ptr gave a peer's address away */

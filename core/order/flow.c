@@ -157,8 +157,6 @@ int fy_lane_failed(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t p
         detail.size = sizeof(detail);
         record = detail;
     }
-    if (rc == FERRY_ERR_PEER)
-        atomic_store(&world->lost, true);
     return fy_errors_thread(world->errors, &record);
 }
 
