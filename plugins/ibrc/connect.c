@@ -10,7 +10,7 @@
 #include <sys/random.h>
 
 struct endpoint {
-    uint32_t magic, n_rails;
+    uint32_t magic, n_rails, atomics;
     struct {
         uint8_t link_layer, global, gid_type, family;
     } rails[FY_IB_RAILS];
@@ -20,7 +20,7 @@ _Static_assert(sizeof(struct fy_ib_hello) <= FERRY_ENDPOINT_MAX, "a request is t
 
 int fy_ib_export_endpoint(struct ferry_transport *t, void *blob, size_t *size)
 {
-    struct endpoint e = {.magic = FY_IB_MAGIC, .n_rails = t->n_rails};
+    struct endpoint e = {.magic = FY_IB_MAGIC, .n_rails = t->n_rails, .atomics = t->atomics != 0};
     int rc = fy_ib_events_start(t); /* not in open: a look at the capabilities has no control thread */
 
     if (rc)
@@ -62,6 +62,13 @@ int fy_ib_reach(struct ferry_transport *t, uint32_t peer, const void *blob, size
         snprintf(why, why_size, "its address is not of this ibrc: run the same build on all hosts");
         return FERRY_ERR_UNREACHABLE;
     }
+    if (e.atomics != (uint32_t)(t->atomics != 0)) { /* the device's and the CPU's do not see each other */
+        snprintf(why, why_size,
+                 "atomics are done by the %s of that PE and by the %s of this one; use devices of one kind, and "
+                 "FERRY_IBRC_RAILS alike",
+                 e.atomics ? "device" : "CPU", e.atomics ? "CPU" : "device");
+        return FERRY_ERR_UNREACHABLE;
+    }
     for (uint32_t i = 0; i < t->n_rails; i++) {
         uint32_t j = i % e.n_rails;
         const char *bad =
@@ -74,8 +81,7 @@ int fy_ib_reach(struct ferry_transport *t, uint32_t peer, const void *blob, size
     return FERRY_OK;
 }
 
-static void greet(struct ferry_transport *t, uint32_t rail, const struct ibv_qp *qp, uint32_t psn,
-                  struct fy_ib_hello *h)
+void fy_ib_greet(struct ferry_transport *t, uint32_t rail, const struct ibv_qp *qp, uint32_t psn, struct fy_ib_hello *h)
 {
     const struct fy_ib_rail *r = &t->rails[rail];
     const struct fy_ib_device *d = &t->devices[r->device];
@@ -208,7 +214,7 @@ static int start(struct ferry_transport *t, struct fy_ib_channel *c, uint32_t pe
         return rc;
     }
     q->scratch_key = start_psn(); /* until FINISH has the peer's key for it */
-    greet(t, c->rail, q->qp, q->scratch_key, &h);
+    fy_ib_greet(t, c->rail, q->qp, q->scratch_key, &h);
     memcpy(io->out, &h, sizeof h);
     io->out_size = sizeof h;
     q->next = c->starting;
@@ -334,7 +340,7 @@ static int serve(struct ferry_transport *t, uint32_t channel, uint32_t peer, str
         free(p);
         return rc;
     }
-    greet(t, (uint32_t)(rail - t->rails), p->qp, start_psn(), &mine);
+    fy_ib_greet(t, (uint32_t)(rail - t->rails), p->qp, start_psn(), &mine);
     memcpy(io->out, &mine, sizeof mine);
     io->out_size = sizeof mine;
     pthread_mutex_lock(&t->lock);

@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static int query(struct ferry_transport *t, uint32_t memory_kind, struct ferry_caps *caps)
 {
     uint32_t size = caps->size;
@@ -25,8 +20,10 @@ static int query(struct ferry_transport *t, uint32_t memory_kind, struct ferry_c
         .max_channels = t->max_channels,
     };
 
-    if (memory_kind != FERRY_MEMORY_HOST)
+    if (memory_kind != FERRY_MEMORY_HOST && (memory_kind != FERRY_MEMORY_GPU || !t->core->gpu))
         return FERRY_ERR_UNSUPPORTED;
+    if (memory_kind == FERRY_MEMORY_GPU)
+        mine.copy_max = mine.inline_max = 0; /* the CPU cannot read a source there */
     if (t->atomics) {
         mine.flags |= FERRY_CAP_PUT_SIGNAL | FERRY_CAP_SIGNAL_STRONG;
         mine.order |= FERRY_ORDER_PUT_AMO | FERRY_ORDER_AMO_AMO;
@@ -36,25 +33,6 @@ static int query(struct ferry_transport *t, uint32_t memory_kind, struct ferry_c
     }
     memcpy(caps, &mine, size < sizeof mine ? size : sizeof mine);
     caps->size = size;
-    return FERRY_OK;
-}
-
-/* What devices grant as inline data is known once they have made a queue pair. */
-static int try_inline(struct ferry_transport *t)
-{
-    t->inline_max = t->options.inline_size;
-    for (uint32_t i = 0; i < t->n_rails; i++) {
-        const struct fy_ib_device *d = &t->devices[t->rails[i].device];
-        struct fy_ib_made made;
-        int rc = fy_ib_qp_make(t, &t->rails[i], d->pd, d->idle_cq, &made);
-        if (rc)
-            return rc;
-        t->inline_max = (uint32_t)smaller(t->inline_max, made.inline_max);
-        ibv_destroy_qp(made.qp);
-    }
-    if (t->inline_max < 8)
-        return fy_ib_fail(t, -1, FERRY_ERR_DEVICE, 0, "", "RDMA device %s inlines %u bytes; 8 are needed",
-                          t->devices[0].name, t->inline_max);
     return FERRY_OK;
 }
 
@@ -85,7 +63,7 @@ static int set_up(struct ferry_transport *t)
         return fy_ib_fail(t, -1, FERRY_ERR_NOMEM, ENOMEM, "", "no memory for an ibrc instance");
     memset(t->scratch, 0, 4096);
     rc = fy_ib_devices_open(t);
-    return rc ? rc : try_inline(t);
+    return rc ? rc : fy_ib_try(t);
 }
 
 static void log_rails(struct ferry_transport *t)

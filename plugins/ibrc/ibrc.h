@@ -197,6 +197,9 @@ int fy_ib_probe(const struct ferry_core *core, struct ferry_probe *out);
 int fy_ib_devices_open(struct ferry_transport *t);
 void fy_ib_devices_close(struct ferry_transport *t);
 
+/* trial.c: setup thread, in open: what devices inline, and whether their atomics can be used */
+int fy_ib_try(struct ferry_transport *t);
+
 /* gid.c: setup thread. Fills the GID of a rail, or says why there is none. */
 int fy_ib_gid(struct ibv_context *context, struct ibv_pd *pd, const struct fy_ib_options *o, struct fy_ib_rail *rail,
               char *why, size_t why_size);
@@ -230,6 +233,9 @@ void fy_ib_be_careful(struct ferry_transport *t);
 int fy_ib_export_endpoint(struct ferry_transport *t, void *blob, size_t *size);
 int fy_ib_reach(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size, char *why, size_t why_size);
 int fy_ib_connect(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_connect *io);
+/* What the other end of a queue pair has to know. */
+void fy_ib_greet(struct ferry_transport *t, uint32_t rail, const struct ibv_qp *qp, uint32_t psn,
+                 struct fy_ib_hello *h);
 int fy_ib_disconnect(struct ferry_transport *t, uint32_t peer);
 void fy_ib_passive_close(struct ferry_transport *t);
 
