@@ -85,6 +85,7 @@ void fy_ib_greet(struct ferry_transport *t, uint32_t rail, const struct ibv_qp *
 {
     const struct fy_ib_rail *r = &t->rails[rail];
     const struct fy_ib_device *d = &t->devices[r->device];
+    struct fy_ib_address own = fy_ib_address(t, r);
 
     memset(h, 0, sizeof *h);
     h->magic = FY_IB_MAGIC;
@@ -93,16 +94,16 @@ void fy_ib_greet(struct ferry_transport *t, uint32_t rail, const struct ibv_qp *
     h->device = r->device;
     h->scratch = (uintptr_t)t->scratch;
     h->scratch_key = d->scratch_mr->rkey;
-    h->lid = r->attr.lid;
+    h->lid = own.lid;
     h->rail = (uint8_t)rail;
     h->one_device = t->n_devices == 1;
     h->global = (uint8_t)r->global;
     h->gid_type = r->gid_type;
     h->family = r->family;
     h->link_layer = r->attr.link_layer;
-    h->mtu = (uint8_t)(t->options.mtu ? t->options.mtu : (int)r->attr.active_mtu);
+    h->mtu = (uint8_t)(t->options.mtu ? t->options.mtu : (int)own.mtu);
     h->rd_atomic = (uint8_t)(d->attr.max_qp_rd_atom > 128 ? 128 : d->attr.max_qp_rd_atom);
-    memcpy(h->gid, r->gid.raw, 16);
+    memcpy(h->gid, own.gid.raw, 16);
 }
 
 static int read_hello(struct ferry_transport *t, uint32_t peer, const struct ferry_connect *io, struct fy_ib_hello *h)
@@ -364,6 +365,9 @@ int fy_ib_connect(struct ferry_transport *t, uint32_t channel, uint32_t peer, st
     c = t->channels[channel];
     if (c->qps[peer])
         return FERRY_OK;
+    if (__atomic_load_n(&t->devices[c->device].failed, __ATOMIC_ACQUIRE))
+        return fy_ib_fail(t, peer, FERRY_ERR_DEVICE, 0, "look at the kernel log", "RDMA device %s is lost",
+                          t->devices[c->device].name);
     return io->phase == FERRY_CONNECT_START ? start(t, c, peer, io) : finish(t, c, peer, io);
 }
 

@@ -79,6 +79,9 @@ static const struct meaning {
     {IBV_WC_LOC_ACCESS_ERR, FERRY_ERR_TRANSPORT, "the local memory is registered read-only"},
     {IBV_WC_WR_FLUSH_ERR, FERRY_ERR_TRANSPORT, "the queue pair left its state: was the port or the device lost?"},
     {IBV_WC_FATAL_ERR, FERRY_ERR_DEVICE, "the device failed: look at the kernel log"},
+    {IBV_WC_RESP_TIMEOUT_ERR, FERRY_ERR_PEER, "the target's device did not answer in time: look at its kernel log"},
+    {IBV_WC_BAD_RESP_ERR, FERRY_ERR_PEER,
+     "the answer makes no sense: are drivers and firmware of both devices of one age? look at both kernel logs"},
 };
 
 static const struct meaning *meaning_of(int wc)
@@ -91,18 +94,23 @@ static const struct meaning *meaning_of(int wc)
     return &other;
 }
 
-static void keep(struct ferry_transport *t, struct fy_ib_qp *q, const struct ferry_error *e)
+/* Under the lock. The first one stays. */
+static void keep_locked(struct fy_ib_qp *q, const struct ferry_error *e)
 {
-    struct fy_ib_channel *c = t->channels[q->channel]; /* it has the queue pair */
     int none = 0;
 
-    pthread_mutex_lock(&t->lock);
     if (!q->error.status)
         q->error = *e;
-    pthread_mutex_unlock(&t->lock);
-    __atomic_compare_exchange_n(&c->status, &none, e->status, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    __atomic_compare_exchange_n(&q->owner->status, &none, e->status, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
     none = 0;
     __atomic_compare_exchange_n(&q->status, &none, e->status, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
+static void keep(struct ferry_transport *t, struct fy_ib_qp *q, const struct ferry_error *e)
+{
+    pthread_mutex_lock(&t->lock);
+    keep_locked(q, e);
+    pthread_mutex_unlock(&t->lock);
 }
 
 static void fill(struct ferry_transport *t, struct fy_ib_qp *q, struct ferry_error *e)
@@ -118,7 +126,10 @@ void fy_ib_completion_error(struct ferry_transport *t, struct fy_ib_qp *q, const
 
     if (__atomic_load_n(&q->status, __ATOMIC_ACQUIRE))
         return;
-    describe(&e, q->peer, m->status, (int64_t)wc->status, m->hint);
+    describe(&e, q->peer, m->status, (int64_t)wc->status,
+             __atomic_load_n(&q->rail->down, __ATOMIC_ACQUIRE)
+                 ? "the port of this PE is down: check cable and interface"
+                 : m->hint);
     fill(t, q, &e);
     e.vendor = wc->vendor_err;
     snprintf(
@@ -129,14 +140,43 @@ void fy_ib_completion_error(struct ferry_transport *t, struct fy_ib_qp *q, const
     keep(t, q, &e);
 }
 
+static void fill_lost(struct ferry_transport *t, struct fy_ib_qp *q, struct ferry_error *e, int status, int64_t library,
+                      const char *what, const char *hint)
+{
+    describe(e, q->peer, status, library, hint);
+    fill(t, q, e);
+    snprintf(e->message, sizeof e->message, "%s: channel %u to pe %u, queue pair 0x%x: %s%s%s", e->device, q->channel,
+             q->peer, q->qp->qp_num, what, library ? ": " : "", library ? strerror((int)library) : "");
+}
+
 void fy_ib_qp_error(struct ferry_transport *t, struct fy_ib_qp *q, int status, int64_t library, const char *what,
                     const char *hint)
 {
     struct ferry_error e;
 
-    describe(&e, q->peer, status, library, hint);
-    fill(t, q, &e);
-    snprintf(e.message, sizeof e.message, "%s: channel %u to pe %u, queue pair 0x%x: %s%s%s", e.device, q->channel,
-             q->peer, q->qp->qp_num, what, library ? ": " : "", library ? strerror((int)library) : "");
+    fill_lost(t, q, &e, status, library, what, hint);
     keep(t, q, &e);
+}
+
+uint32_t fy_ib_lost(struct ferry_transport *t, int (*concerns)(const struct fy_ib_qp *q, const void *arg),
+                    const void *arg, int status, const char *what, const char *hint, struct ferry_error *first)
+{
+    uint32_t n = 0;
+
+    pthread_mutex_lock(&t->lock); /* a channel is closed under it */
+    for (uint32_t channel = 0; channel < t->max_channels; channel++)
+        for (uint32_t peer = 0; peer < t->n_pes; peer++) {
+            struct fy_ib_qp *q = find(t, channel, peer);
+            struct ferry_error e;
+            if (!q && !peer && !__atomic_load_n(&t->channels[channel], __ATOMIC_ACQUIRE))
+                break;
+            if (!q || !concerns(q, arg))
+                continue;
+            fill_lost(t, q, &e, status, 0, what, hint);
+            keep_locked(q, &e);
+            if (!n++)
+                *first = e;
+        }
+    pthread_mutex_unlock(&t->lock);
+    return n;
 }

@@ -41,7 +41,16 @@ struct fy_ib_device {
     _Atomic int failed;
 };
 
-/* A port in use. Constant after open. */
+/* What may change of a port while it is in use. */
+struct fy_ib_address {
+    union ibv_gid gid;
+    uint8_t gid_index;
+    uint16_t lid;
+    enum ibv_mtu mtu;
+};
+
+/* A port in use. Constant after open, but for what fy_ib_address tells: the control thread writes that, under the lock
+ * of the instance. */
 struct fy_ib_rail {
     uint32_t device; /* index */
     uint8_t port;
@@ -49,6 +58,7 @@ struct fy_ib_rail {
     int global;                          /* 1: addressed by GID */
     union ibv_gid gid;
     struct ibv_port_attr attr;
+    _Atomic int down; /* an event said so */
 };
 
 /* Blob of START and of SERVE's answer. All numbers in host order: a job has one byte order. */
@@ -207,6 +217,8 @@ int fy_ib_gid(struct ibv_context *context, struct ibv_pd *pd, const struct fy_ib
 /* event.c: setup thread; the handler: control thread. */
 int fy_ib_events_start(struct ferry_transport *t);
 void fy_ib_events_stop(struct ferry_transport *t);
+/* Any thread. */
+struct fy_ib_address fy_ib_address(struct ferry_transport *t, const struct fy_ib_rail *rail);
 
 /* memory.c: setup thread */
 int fy_ib_register(struct ferry_transport *t, const struct ferry_memory *memory, struct ferry_region **region);
@@ -284,5 +296,8 @@ int fy_ib_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer
 void fy_ib_completion_error(struct ferry_transport *t, struct fy_ib_qp *q, const struct ibv_wc *wc);
 void fy_ib_qp_error(struct ferry_transport *t, struct fy_ib_qp *q, int status, int64_t library, const char *what,
                     const char *hint);
+/* The same for all initiating queue pairs that an event concerns: how many these are, and the record of the first. */
+uint32_t fy_ib_lost(struct ferry_transport *t, int (*concerns)(const struct fy_ib_qp *q, const void *arg),
+                    const void *arg, int status, const char *what, const char *hint, struct ferry_error *first);
 
 #endif

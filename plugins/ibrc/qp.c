@@ -118,8 +118,8 @@ static uint32_t label(const struct ferry_transport *t, uint32_t channel, uint32_
     return t->options.flow_label >= 0 ? (uint32_t)t->options.flow_label : (mixed >> 12 ^ mixed) & 0xfffff;
 }
 
-static void path(const struct ferry_transport *t, const struct fy_ib_rail *rail, const struct fy_ib_hello *peer,
-                 struct ibv_ah_attr *ah, uint32_t flow)
+static void path(const struct ferry_transport *t, const struct fy_ib_rail *rail, const struct fy_ib_address *own,
+                 const struct fy_ib_hello *peer, struct ibv_ah_attr *ah, uint32_t flow)
 {
     ah->port_num = rail->port;
     ah->sl = (uint8_t)t->options.sl;
@@ -128,7 +128,7 @@ static void path(const struct ferry_transport *t, const struct fy_ib_rail *rail,
         return;
     ah->is_global = 1;
     memcpy(ah->grh.dgid.raw, peer->gid, 16);
-    ah->grh.sgid_index = rail->gid_index;
+    ah->grh.sgid_index = own->gid_index;
     ah->grh.hop_limit = (uint8_t)t->options.hop_limit;
     ah->grh.traffic_class = (uint8_t)t->options.traffic_class;
     ah->grh.flow_label = flow;
@@ -139,7 +139,8 @@ int fy_ib_qp_ready(struct ferry_transport *t, struct fy_ib_rail *rail, struct ib
 {
     const struct ibv_device_attr *d = &t->devices[rail->device].attr;
     struct ibv_qp_attr attr;
-    int mtu = t->options.mtu ? t->options.mtu : (int)rail->attr.active_mtu;
+    struct fy_ib_address own = fy_ib_address(t, rail);
+    int mtu = t->options.mtu ? t->options.mtu : (int)own.mtu;
     int error;
 
     memset(&attr, 0, sizeof attr);
@@ -149,7 +150,7 @@ int fy_ib_qp_ready(struct ferry_transport *t, struct fy_ib_rail *rail, struct ib
     attr.rq_psn = peer->psn;
     attr.max_dest_rd_atomic = (uint8_t)(d->max_qp_rd_atom > 128 ? 128 : d->max_qp_rd_atom);
     attr.min_rnr_timer = (uint8_t)t->options.rnr_timer;
-    path(t, rail, peer, &attr.ah_attr, label(t, channel, qp->qp_num));
+    path(t, rail, &own, peer, &attr.ah_attr, label(t, channel, qp->qp_num));
     error = ibv_modify_qp(qp, &attr,
                           IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);

@@ -55,16 +55,22 @@ __attribute__((constructor)) static void start(void)
 
 int fv_failing(const char *call)
 {
-    if (!fv.fail_nth || strcmp(call, fv.fail_call) != 0 || --fv.fail_nth)
+    if (!fv.fail_error || strcmp(call, fv.fail_call) != 0)
         return 0;
-    return fv.fail_error;
+    if (!fv.fail_nth)
+        return fv.fail_error;
+    if (--fv.fail_nth)
+        return 0;
+    int error = fv.fail_error;
+    fv.fail_error = 0;
+    return error;
 }
 
 void fakeverbs_fail(const char *call, int nth, int error)
 {
     pthread_mutex_lock(&fv.lock);
     snprintf(fv.fail_call, sizeof fv.fail_call, "%s", call);
-    fv.fail_nth = error ? nth : 0;
+    fv.fail_nth = nth;
     fv.fail_error = error;
     pthread_mutex_unlock(&fv.lock);
 }
@@ -84,14 +90,53 @@ void fakeverbs_delay(uint32_t qp_num, unsigned kinds, int polls, long microsecon
     pthread_mutex_unlock(&fv.lock);
 }
 
+static void send_event(const struct context *c, struct fv_event message)
+{
+    if (write(c->write_fd, &message, sizeof message) < 0)
+        perror("fakeverbs: event");
+}
+
 void fakeverbs_event(const char *device, enum ibv_event_type type, int port)
 {
-    int32_t message[2] = {(int32_t)type, port};
+    pthread_mutex_lock(&fv.lock);
+    for (struct context *c = fv.contexts; c; c = c->next)
+        if (strcmp(c->v.context.device->name, device) == 0)
+            send_event(c, (struct fv_event){.type = type, .port = port});
+    pthread_mutex_unlock(&fv.lock);
+}
+
+void fakeverbs_qp_event(uint32_t qp_num, enum ibv_event_type type)
+{
+    struct qp *qp = fv.qps[fv_place_qp(qp_num)];
 
     pthread_mutex_lock(&fv.lock);
     for (struct context *c = fv.contexts; c; c = c->next)
-        if (strcmp(c->v.context.device->name, device) == 0 && write(c->write_fd, message, sizeof message) < 0)
-            perror("fakeverbs: event");
+        if (qp && qp->v.context == &c->v.context)
+            send_event(c, (struct fv_event){.type = type, .qp_num = qp_num});
+    pthread_mutex_unlock(&fv.lock);
+}
+
+uint32_t fakeverbs_newest_qp(int back)
+{
+    const struct qp *found = NULL;
+    uint64_t below = UINT64_MAX;
+
+    pthread_mutex_lock(&fv.lock);
+    for (; back >= 0; back--) {
+        found = NULL;
+        for (uint32_t i = 0; i < TABLE_QPS; i++)
+            if (fv.qps[i] && fv.qps[i]->serial < below && (!found || fv.qps[i]->serial > found->serial))
+                found = fv.qps[i];
+        below = found ? found->serial : 0;
+    }
+    pthread_mutex_unlock(&fv.lock);
+    return found ? found->v.qp_num : 0;
+}
+
+void fakeverbs_address(uint8_t add)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.address = add;
     pthread_mutex_unlock(&fv.lock);
 }
 

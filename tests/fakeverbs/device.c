@@ -25,6 +25,12 @@ struct ibv_device **ibv_get_device_list(int *n)
     struct ibv_device **list = calloc(DEVICES_MAX + 1, sizeof(struct ibv_device *));
 
     pthread_mutex_lock(&fv.lock);
+    errno = fv_failing("get_device_list");
+    if (errno) {
+        pthread_mutex_unlock(&fv.lock);
+        free(list);
+        return NULL;
+    }
     for (int i = 0; list && i < fv.devices; i++) {
         list[i] = &table[i];
     }
@@ -129,6 +135,7 @@ int fv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_att
     pthread_mutex_lock(&fv.lock);
     error = port == 1 ? fv_failing("query_port") : EINVAL;
     attr->state = fv.port_state;
+    attr->lid = (uint16_t)(1 + fv.address);
     pthread_mutex_unlock(&fv.lock);
     attr->active_mtu = attr->max_mtu = IBV_MTU_4096;
     attr->gid_tbl_len = 4;
@@ -171,24 +178,37 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
         e->gid.raw[10] = e->gid.raw[11] = 0xff;
         e->gid.raw[12] = 10;
     }
-    e->gid.raw[15] = (uint8_t)(c->device + 1);
+    e->gid.raw[15] = (uint8_t)(c->device + 1 + fv.address);
     return error;
+}
+
+/* Something of the context for the event to concern. */
+static void concern(struct ibv_context *context, uint32_t qp_num, struct ibv_async_event *event)
+{
+    struct qp *found = NULL;
+
+    for (uint32_t i = 0; i < TABLE_QPS; i++)
+        if (fv.qps[i] && fv.qps[i]->v.context == context && (!qp_num || fv.qps[i]->v.qp_num == qp_num))
+            found = fv.qps[i];
+    if (event->event_type == IBV_EVENT_CQ_ERR)
+        event->element.cq = found ? found->v.send_cq : NULL;
+    else
+        event->element.qp = found ? &found->v : NULL;
 }
 
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
 {
-    int32_t message[2];
+    struct fv_event message;
 
-    if (read(context->async_fd, message, sizeof message) != (ssize_t)sizeof message)
+    if (read(context->async_fd, &message, sizeof message) != (ssize_t)sizeof message)
         return -1;
     memset(event, 0, sizeof *event);
-    event->event_type = (enum ibv_event_type)message[0];
-    event->element.port_num = message[1];
+    event->event_type = message.type;
     pthread_mutex_lock(&fv.lock);
-    if (message[0] == IBV_EVENT_QP_FATAL || message[0] == IBV_EVENT_QP_REQ_ERR || message[0] == IBV_EVENT_QP_ACCESS_ERR)
-        for (uint32_t i = 0; i < TABLE_QPS; i++)
-            if (fv.qps[i] && fv.qps[i]->v.context == context)
-                event->element.qp = &fv.qps[i]->v;
+    if (message.port)
+        event->element.port_num = message.port;
+    else
+        concern(context, message.qp_num, event);
     fv.counts.events++;
     pthread_mutex_unlock(&fv.lock);
     return 0;
@@ -200,29 +220,4 @@ void ibv_ack_async_event(struct ibv_async_event *event)
     pthread_mutex_lock(&fv.lock);
     fv.counts.events--;
     pthread_mutex_unlock(&fv.lock);
-}
-
-const char *ibv_event_type_str(enum ibv_event_type event)
-{
-    static const char *const names[] = {"completion queue error", "queue pair fatal error", "queue pair request error",
-                                        "queue pair access error"};
-    return (unsigned)event < 4 ? names[event] : "event";
-}
-
-const char *ibv_wc_status_str(enum ibv_wc_status status)
-{
-    switch (status) {
-    case IBV_WC_SUCCESS:
-        return "success";
-    case IBV_WC_RETRY_EXC_ERR:
-        return "transport retry counter exceeded";
-    case IBV_WC_REM_ACCESS_ERR:
-        return "remote access error";
-    case IBV_WC_LOC_PROT_ERR:
-        return "local protection error";
-    case IBV_WC_WR_FLUSH_ERR:
-        return "Work Request Flushed Error";
-    default:
-        return "error";
-    }
 }

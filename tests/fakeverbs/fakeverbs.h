@@ -8,9 +8,9 @@
 
 #include <infiniband/verbs.h>
 
-/* The nth next call (1: the next) of `call` fails with `error`. Names: open_device, query_device, query_port,
- * query_gid, alloc_pd, create_cq, reg_mr, create_qp, create_ah, modify_init, modify_rtr, modify_rts, post_send,
- * poll_cq, alloc_td, alloc_parent_domain, reg_dmabuf_mr. error 0: none fails. */
+/* The nth next call (1: the next, 0: each from now on) of `call` fails with `error`. Names: get_device_list,
+ * open_device, query_device, query_port, query_gid, alloc_pd, create_cq, reg_mr, create_qp, create_ah, modify_init,
+ * modify_rtr, modify_rts, post_send, poll_cq, alloc_td, alloc_parent_domain, reg_dmabuf_mr. error 0: none fails. */
 void fakeverbs_fail(const char *call, int nth, int error);
 /* The nth next request completes with this status, and its queue pair goes into the error state. */
 void fakeverbs_complete(int nth, enum ibv_wc_status status, uint32_t vendor);
@@ -19,8 +19,13 @@ void fakeverbs_complete(int nth, enum ibv_wc_status status, uint32_t vendor);
  * once again. The start: FAKEVERBS_DELAY=KIND[+KIND...]:N for polls, or :Nus, with kinds writes, reads, atomics. */
 enum { FAKEVERBS_WRITES = 1, FAKEVERBS_READS = 2, FAKEVERBS_ATOMICS = 4 };
 void fakeverbs_delay(uint32_t qp_num, unsigned kinds, int polls, long microseconds);
-/* Sends an asynchronous event to all contexts of the device. */
+/* Sends an asynchronous event to all contexts of the device; port 0: it concerns one of the context's queue pairs, or
+ * the completion queue of that. */
 void fakeverbs_event(const char *device, enum ibv_event_type type, int port);
+/* Sends it to the context of the queue pair, about this one or its completion queue. */
+void fakeverbs_qp_event(uint32_t qp_num, enum ibv_event_type type);
+uint32_t fakeverbs_newest_qp(int back); /* the number of the living queue pair that was made last, or so many before */
+void fakeverbs_address(uint8_t add);    /* to the last byte of all GIDs, and to the LID; the start: 0 */
 void fakeverbs_ports(enum ibv_port_state state); /* of all ports */
 void fakeverbs_devices(int n);                   /* how many there are, 0 to 4; the start: 1, or FAKEVERBS_DEVICES */
 void fakeverbs_inline(uint32_t most);            /* what queue pairs grant */

@@ -60,6 +60,7 @@ struct qp {
     uint32_t staged;
     int bad;
     struct ibv_qp_cap cap;
+    uint64_t serial;
     uint32_t dest;
     struct qp *next;       /* of those with delayed requests */
     struct request *first; /* delayed, and what has to wait behind them */
@@ -72,6 +73,13 @@ struct qp {
 struct fv_bad {
     enum ibv_wc_status status;
     uint32_t vendor;
+};
+
+/* What a context's pipe carries. */
+struct fv_event {
+    enum ibv_event_type type;
+    int port;        /* 0: it concerns a queue pair, or its completion queue */
+    uint32_t qp_num; /* 0: any */
 };
 
 struct fv_delay {
@@ -88,9 +96,11 @@ struct state {
     struct qp *qps[TABLE_QPS]; /* of this process, by their place in the table */
     struct qp *delayed;        /* list */
     struct fv_delay delay;
+    uint64_t serial; /* queue pairs made so far */
     int devices;
     enum ibv_port_state port_state;
     uint32_t inline_max;
+    uint8_t address;
     enum ibv_atomic_cap atomics;
     int big_endian;
     uint64_t max_mr;

@@ -233,6 +233,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
     qp->device = device_of(pd->context);
     qp->td = ((struct pd *)pd)->td;
     ((struct pd *)pd)->users++;
+    qp->serial = ++fv.serial;
     fv.qps[fv_place_qp(number)] = qp;
     fv.counts.qps++;
     pthread_mutex_unlock(&fv.lock);
@@ -274,6 +275,14 @@ static void allow(struct qp *qp, unsigned access)
     fv_table_unlock();
 }
 
+/* Is it the address of one of the devices, as these are now? */
+static bool known(const union ibv_gid *gid)
+{
+    uint8_t device = (uint8_t)(gid->raw[15] - 1 - fv.address);
+
+    return device < DEVICES_MAX;
+}
+
 int ibv_modify_qp(struct ibv_qp *v, struct ibv_qp_attr *attr, int mask)
 {
     struct qp *qp = (struct qp *)v;
@@ -302,6 +311,8 @@ int ibv_modify_qp(struct ibv_qp *v, struct ibv_qp_attr *attr, int mask)
             error = fv_failing(steps[i].name);
     if (!error && attr->qp_state == IBV_QPS_INIT && attr->pkey_index)
         error = EINVAL;
+    if (!error && attr->qp_state == IBV_QPS_RTR && attr->ah_attr.is_global && !known(&attr->ah_attr.grh.dgid))
+        error = EHOSTUNREACH;
     if (!error && attr->qp_state == IBV_QPS_RTR)
         qp->dest = attr->dest_qp_num;
     if (!error && attr->qp_state == IBV_QPS_INIT)

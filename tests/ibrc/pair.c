@@ -32,12 +32,23 @@ static void stub_log(const struct ferry_core *core, int level, const char *forma
     struct stub *stub = (struct stub *)(uintptr_t)core;
     va_list args;
 
-    if (level > FERRY_LOG_WARN)
+    if (level > FERRY_LOG_INFO)
         return;
-    stub->warnings++;
     va_start(args, format);
-    vsnprintf(stub->warning, sizeof stub->warning, format, args);
+    if (level == FERRY_LOG_INFO) {
+        stub->notes++;
+        vsnprintf(stub->note, sizeof stub->note, format, args);
+    } else {
+        stub->warnings++;
+        vsnprintf(stub->warning, sizeof stub->warning, format, args);
+    }
     va_end(args);
+}
+
+void assert_says(const char *text, const char *words)
+{
+    if (!strstr(text, words))
+        fail_msg("\"%s\" is not in \"%s\"", words, text);
 }
 
 static int index_of(const char *choices, const char *value)

@@ -20,8 +20,8 @@ struct stub {
     struct ferry_core core; /* first: the plugin hands it back */
     const char *const *set; /* NAME, VALUE, NAME, VALUE, …, NULL */
     struct ferry_error last;
-    int errors, warnings;
-    char warning[400];
+    int errors, warnings, notes; /* notes: log lines of level INFO */
+    char warning[400], note[400];
     int fd;
     void (*fn)(void *arg);
     void *arg;
@@ -50,6 +50,17 @@ void side_close(struct side *s);
 /* Opens both, exchanges keys and connects channel 0 of PE 0 to PE 1. */
 void pair_open(struct pair *p, const char *const *set);
 void pair_close(struct pair *p);
+/* After pair_connect the queue pairs that it made are the two newest: the initiator's, and the one that serves it. */
+static inline uint32_t initiator_qp(void)
+{
+    return fakeverbs_newest_qp(1);
+}
+static inline uint32_t serving_qp(void)
+{
+    return fakeverbs_newest_qp(0);
+}
+/* Fails, and shows both, unless the text has the words in it. */
+void assert_says(const char *text, const char *words);
 /* The three phases. Status of the first that fails. */
 int pair_connect(struct pair *p, uint32_t channel, int from, int to);
 /* Until the ticket is covered; the status. */

@@ -254,37 +254,6 @@ static void test_peer_gone(void **state)
     pair_close(&p);
 }
 
-static void test_events(void **state)
-{
-    static const struct {
-        enum ibv_event_type type;
-        int warnings, errors;
-        const char *says;
-    } rows[] = {
-        {IBV_EVENT_PORT_ERR, 1, 0, "went down"},          {IBV_EVENT_PORT_ACTIVE, 1, 0, "is up"},
-        {IBV_EVENT_GID_CHANGE, 1, 0, "new addresses"},    {IBV_EVENT_LID_CHANGE, 1, 0, "new addresses"},
-        {IBV_EVENT_PKEY_CHANGE, 1, 0, "new addresses"},   {IBV_EVENT_SM_CHANGE, 1, 0, "new addresses"},
-        {IBV_EVENT_QP_FATAL, 0, 1, "queue pair 0x"},      {IBV_EVENT_QP_ACCESS_ERR, 0, 1, "queue pair 0x"},
-        {IBV_EVENT_QP_REQ_ERR, 0, 1, "queue pair 0x"},    {IBV_EVENT_CQ_ERR, 0, 1, "completion queue"},
-        {IBV_EVENT_DEVICE_FATAL, 0, 1, "device is lost"}, {IBV_EVENT_CLIENT_REREGISTER, 0, 0, NULL},
-    };
-    struct pair p;
-    struct stub *stub = &p.pe[0].stub;
-
-    (void)state;
-    pair_open(&p, NULL);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        stub->warnings = stub->errors = 0;
-        fakeverbs_event("fake0", rows[i].type, 1);
-        stub->fn(stub->arg);
-        assert_int_equal(stub->warnings, rows[i].warnings);
-        assert_int_equal(stub->errors, rows[i].errors);
-        if (rows[i].says)
-            assert_non_null(strstr(rows[i].errors ? stub->last.message : stub->warning, rows[i].says));
-    }
-    pair_close(&p);
-}
-
 static void test_foreign_blobs(void **state)
 {
     uint8_t junk[FERRY_ENDPOINT_MAX], out[FERRY_ENDPOINT_MAX];
@@ -327,12 +296,12 @@ static void test_lesser_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_probe),         cmocka_unit_test(test_open_steps),
-        cmocka_unit_test(test_bad_options),   cmocka_unit_test(test_memory_limit),
-        cmocka_unit_test(test_connect_steps), cmocka_unit_test(test_completions),
-        cmocka_unit_test(test_post_and_poll), cmocka_unit_test(test_refused_by_target),
-        cmocka_unit_test(test_peer_gone),     cmocka_unit_test(test_events),
-        cmocka_unit_test(test_foreign_blobs), cmocka_unit_test(test_lesser_devices),
+        cmocka_unit_test(test_probe),          cmocka_unit_test(test_open_steps),
+        cmocka_unit_test(test_bad_options),    cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_connect_steps),  cmocka_unit_test(test_completions),
+        cmocka_unit_test(test_post_and_poll),  cmocka_unit_test(test_refused_by_target),
+        cmocka_unit_test(test_peer_gone),      cmocka_unit_test(test_foreign_blobs),
+        cmocka_unit_test(test_lesser_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
