@@ -250,6 +250,8 @@ static int finish(struct ferry_transport *t, struct fy_ib_channel *c, uint32_t p
         rc = fy_ib_qp_ready(t, q->rail, q->qp, &h, c->id);
     if (!rc) {
         int own = t->devices[q->device].attr.max_qp_init_rd_atom;
+        if (t->options.rd_atomic && t->options.rd_atomic < own)
+            own = t->options.rd_atomic;
         reads = h.rd_atomic < own ? h.rd_atomic : (uint32_t)own;
         rc = fy_ib_qp_send(t, q->qp, q->scratch_key, reads);
     }
@@ -265,7 +267,7 @@ static int finish(struct ferry_transport *t, struct fy_ib_channel *c, uint32_t p
     q->next = c->connected;
     c->connected = q;
     __atomic_store_n(&c->qps[peer], q, __ATOMIC_RELEASE); /* query_error looks from any thread */
-    t->core->log(t->core, FERRY_LOG_DEBUG, "channel %u to pe %u: %s:%u, queue pair 0x%x to 0x%x", c->id, peer,
+    t->core->log(t->core, FERRY_LOG_INFO, "channel %u to pe %u: %s:%u, queue pair 0x%x to 0x%x", c->id, peer,
                  t->devices[q->device].name, q->rail->port, q->qp->qp_num, h.qpn);
     return FERRY_OK;
 }

@@ -1,127 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Devices and ports: looking for usable ones, choosing, opening and closing them.
- * Setup thread. Probing opens each device for a moment and keeps none. */
-#include "ibrc.h"
+ * Opens and closes the devices whose ports this PE uses. scan.c finds them, choose.c picks.
+ * Setup thread. */
+#include "devices.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define FOUND_MAX 64
-
-struct found {
-    struct ibv_device *device;
-    uint8_t port;
-};
-
-struct scan {
-    const struct ferry_core *core;
-    const char *list;
-    uint32_t n;
-    struct found ports[FOUND_MAX];
-    char skipped[192]; /* the first reasons */
-};
-
-static void skip(struct scan *s, const char *device, unsigned port, const char *reason)
-{
-    size_t used = strlen(s->skipped);
-
-    snprintf(s->skipped + used, sizeof s->skipped - used, "%s%s:%u %s", used ? ", " : "", device, port, reason);
-    s->core->log(s->core, FERRY_LOG_DEBUG, "skips %s:%u: %s", device, port, reason);
-}
-
-/* NULL: the port can be used. */
-static const char *port_refused(struct ibv_context *context, uint8_t port)
-{
-    struct ibv_port_attr attr;
-
-    if (ibv_query_port(context, port, &attr))
-        return "cannot be queried";
-    if (attr.state != IBV_PORT_ACTIVE)
-        return "is down";
-    if (attr.link_layer != IBV_LINK_LAYER_ETHERNET && attr.link_layer != IBV_LINK_LAYER_INFINIBAND &&
-        attr.link_layer != IBV_LINK_LAYER_UNSPECIFIED)
-        return "has a link layer that is not known";
-    return NULL;
-}
-
-static void scan_device(struct scan *s, struct ibv_device *device)
-{
-    const char *name = ibv_get_device_name(device);
-    struct ibv_context *context;
-    struct ibv_device_attr attr;
-
-    if (device->transport_type != IBV_TRANSPORT_IB) {
-        skip(s, name, 1, "is no InfiniBand or RoCE device");
-        return;
-    }
-    context = ibv_open_device(device);
-    if (!context) {
-        skip(s, name, 1,
-             errno == EACCES || errno == EPERM ? "may not be opened: check /dev/infiniband and cgroups"
-                                               : "cannot be opened");
-        return;
-    }
-    if (ibv_query_device(context, &attr)) {
-        skip(s, name, 1, "cannot be queried");
-        attr.phys_port_cnt = 0;
-    }
-    for (uint8_t port = 1; port <= attr.phys_port_cnt; port++) {
-        int listed = fy_ib_listed(s->list, name, port);
-        const char *refused = listed == 1 ? port_refused(context, port) : "is not in FERRY_IBRC_DEVICES";
-        if (refused)
-            skip(s, name, port, refused);
-        else if (s->n < FOUND_MAX)
-            s->ports[s->n++] = (struct found){device, port};
-    }
-    ibv_close_device(context);
-}
-
-static void scan(struct scan *s, struct ibv_device **devices, int n)
-{
-    for (int i = 0; i < n; i++)
-        scan_device(s, devices[i]);
-}
-
-static void say_none(const struct scan *s, int n, char *out, size_t size)
-{
-    if (n <= 0)
-        snprintf(
-            out, size,
-            "no RDMA device: ibv_get_device_list and /sys/class/infiniband name none; load the NIC's driver (mlx5_ib, "
-            "bnxt_re, rdma_rxe ...), install ibverbs-providers, or pass /dev/infiniband into the container");
-    else
-        snprintf(out, size, "no usable RDMA device: %s; see ibv_devinfo and FERRY_IBRC_DEVICES", s->skipped);
-}
-
-int fy_ib_probe(const struct ferry_core *core, struct ferry_probe *out)
-{
-    struct fy_ib_options o = {0};
-    struct scan s = {.core = core};
-    struct ibv_device **devices;
-    int n = 0, rc = fy_ib_options(core, &o, out->detail, sizeof out->detail);
-
-    out->score = 60;
-    if (rc)
-        return rc;
-    s.list = o.devices;
-    devices = ibv_get_device_list(&n);
-    if (devices) {
-        scan(&s, devices, n);
-        out->devices = s.n;
-        if (s.n)
-            snprintf(out->detail, sizeof out->detail, "%u active port%s, first %.60s:%u", s.n, s.n > 1 ? "s" : "",
-                     ibv_get_device_name(s.ports[0].device), s.ports[0].port);
-        ibv_free_device_list(devices);
-    }
-    if (s.n)
-        return FERRY_OK;
-    say_none(&s, devices ? n : 0, out->detail, sizeof out->detail);
-    return FERRY_ERR_DEVICE;
-}
-
-/* ------------------------------------------------------------------ opening */
 
 /* The objects that every queue pair and region of a device need. NULL, or what failed, with errno. */
 static const char *prepare(struct ferry_transport *t, struct fy_ib_device *d)
@@ -162,7 +48,7 @@ static int open_device(struct ferry_transport *t, struct ibv_device *device, uin
                       "RDMA device %s: cannot %s: %s", name, failed, strerror(errno));
 }
 
-static int open_rail(struct ferry_transport *t, const struct found *f)
+static int open_rail(struct ferry_transport *t, const struct fy_ib_port *f)
 {
     struct fy_ib_rail *rail = &t->rails[t->n_rails];
     struct fy_ib_device *d;
@@ -189,21 +75,26 @@ static int open_rail(struct ferry_transport *t, const struct found *f)
     return FERRY_OK;
 }
 
-/* Ports in turn, from one that depends on the PE where PEs are to spread. */
-static int open_rails(struct ferry_transport *t, const struct scan *s)
+/* PEs before this one choose first: all compute the same. A core that does not know places has one PE here. */
+static int open_rails(struct ferry_transport *t, const struct fy_ib_scan *s, const struct ferry_open *how)
 {
-    uint32_t want = t->options.rails ? (uint32_t)t->options.rails : s->n;
-    uint32_t first = t->options.spread ? t->my_pe * want : 0;
-    int rc = FERRY_OK;
+    struct ferry_place alone = {.size = sizeof alone, .pe = t->my_pe};
+    int known = how->size >= offsetof(struct ferry_open, my_place) + sizeof how->my_place && how->n_places;
+    uint32_t me = known ? how->my_place : 0;
+    struct fy_ib_choice *choices = calloc(me + 1, sizeof *choices), mine = {0};
+    char why[256] = "";
+    int rc;
 
-    if (want > s->n)
-        want = s->n;
-    if (want > FY_IB_RAILS)
-        want = FY_IB_RAILS;
-    if (want == s->n)
-        first = 0; /* rail i of one PE meets rail i of another */
-    for (uint32_t i = 0; i < want && !rc; i++)
-        rc = open_rail(t, &s->ports[(first + i) % s->n]);
+    if (!choices)
+        return fy_ib_fail(t, -1, FERRY_ERR_NOMEM, ENOMEM, "", "no memory for the ports of %u PEs", me + 1);
+    rc = fy_ib_choose(s, known ? how->places : &alone, me + 1, choices, why, sizeof why);
+    mine = choices[me];
+    free(choices);
+    if (rc)
+        return fy_ib_fail(t, -1, rc, 0, "ferry-info --explain -n N shows the ports of N PEs", "%s", why);
+    fy_ib_choice_text(&mine, t->why, sizeof t->why);
+    for (uint32_t i = 0; i < mine.n && !rc; i++)
+        rc = open_rail(t, &s->ports[mine.ports[i]]);
     return rc;
 }
 
@@ -223,23 +114,22 @@ static void limits(struct ferry_transport *t)
     fy_ib_chunks(t);
 }
 
-int fy_ib_devices_open(struct ferry_transport *t)
+int fy_ib_devices_open(struct ferry_transport *t, const struct ferry_open *how)
 {
-    struct scan s = {.core = t->core, .list = t->options.devices};
-    int n = 0, rc;
-    struct ibv_device **devices = ibv_get_device_list(&n);
+    struct fy_ib_scan s;
+    char why[256];
+    int rc;
 
-    if (devices)
-        scan(&s, devices, n);
-    if (!s.n) {
-        char why[256];
-        say_none(&s, devices ? n : 0, why, sizeof why);
-        rc = fy_ib_fail(t, -1, FERRY_ERR_DEVICE, 0, "", "%s", why);
+    fy_ib_scan(&s, t->core, &t->options);
+    if (!s.n_usable) {
+        fy_ib_scan_none(&s, why, sizeof why);
+        rc = fy_ib_fail(t, -1, FERRY_ERR_DEVICE, 0, "ferry-info --doctor says more", "%s", why);
     } else {
-        rc = open_rails(t, &s);
+        if (fy_ib_list_missing(&s, why, sizeof why))
+            t->core->log(t->core, FERRY_LOG_WARN, "%s", why);
+        rc = open_rails(t, &s, how);
     }
-    if (devices)
-        ibv_free_device_list(devices);
+    fy_ib_scan_end(&s);
     if (!rc)
         limits(t);
     return rc;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Addresses: which GID of a port is used. Entries are scored, and tried by making an address handle.
  * Setup thread. */
-#include "ibrc.h"
+#include "devices.h"
 
 #include <errno.h>
+#include <ifaddrs.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -103,6 +105,78 @@ static int best(struct ibv_context *context, struct ibv_pd *pd, struct fy_ib_rai
         }
     }
     return top;
+}
+
+/* ------------------------------------------------------------------ subnets */
+
+static uint64_t mix(uint64_t prefix, unsigned bits)
+{
+    return (prefix ^ (uint64_t)bits << 56) * 0x9e3779b97f4a7c15u | 1; /* never 0 */
+}
+
+/* The IPv4 network of the interface that has this address; 0: there is none. */
+static uint64_t network_of(const union ibv_gid *gid)
+{
+    struct ifaddrs *all = NULL;
+    uint64_t number = 0;
+    uint32_t address;
+
+    memcpy(&address, gid->raw + 12, 4);
+    if (getifaddrs(&all))
+        return 0;
+    for (const struct ifaddrs *i = all; i && !number; i = i->ifa_next) {
+        struct sockaddr_in own, mask;
+        if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || !i->ifa_netmask)
+            continue;
+        memcpy(&own, i->ifa_addr, sizeof own);
+        memcpy(&mask, i->ifa_netmask, sizeof mask);
+        if (own.sin_addr.s_addr == address)
+            number = mix(address & mask.sin_addr.s_addr, (unsigned)__builtin_popcount(mask.sin_addr.s_addr));
+    }
+    freeifaddrs(all);
+    return number;
+}
+
+/* The entry that will be taken, unless its handle fails. */
+static int likely(struct ibv_context *context, uint8_t port, int n, const struct fy_ib_options *o,
+                  struct ibv_gid_entry *out)
+{
+    int top = 0;
+
+    if (o->gid_index >= 0)
+        return ibv_query_gid_ex(context, port, (uint32_t)o->gid_index, out, 0) == 0;
+    for (int i = 0; i < n && i < ENTRIES_MAX; i++) {
+        struct ibv_gid_entry e;
+        int points;
+        if (ibv_query_gid_ex(context, port, (uint32_t)i, &e, 0))
+            continue;
+        points = score(&e, o->family, 0);
+        if (points > top) {
+            top = points;
+            *out = e;
+        }
+    }
+    return top;
+}
+
+uint64_t fy_ib_subnet(struct ibv_context *context, uint8_t port, const struct ibv_port_attr *attr,
+                      const struct fy_ib_options *o)
+{
+    struct ibv_gid_entry e;
+    uint64_t prefix;
+
+    if (attr->link_layer != IBV_LINK_LAYER_ETHERNET) {
+        if (ibv_query_gid_ex(context, port, 0, &e, 0))
+            return 0;
+        memcpy(&prefix, e.gid.raw, 8);
+        return mix(prefix, 64);
+    }
+    if (!likely(context, port, attr->gid_tbl_len, o, &e))
+        return 0;
+    if (is_ipv4(&e.gid))
+        return network_of(&e.gid);
+    memcpy(&prefix, e.gid.raw, 8);
+    return link_local(&e.gid) ? 0 : mix(prefix, 64);
 }
 
 int fy_ib_gid(struct ibv_context *context, struct ibv_pd *pd, const struct fy_ib_options *o, struct fy_ib_rail *rail,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The ibrc transport: the plugin's table, opening and closing, capabilities.
  * Setup thread. The data path is post.c and poll.c; README.md has the map. */
-#include "ibrc.h"
+#include "devices.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static int close_transport(struct ferry_transport *t)
     return FERRY_OK;
 }
 
-static int set_up(struct ferry_transport *t)
+static int set_up(struct ferry_transport *t, const struct ferry_open *how)
 {
     char why[256] = "";
     int rc = fy_ib_options(t->core, &t->options, why, sizeof why);
@@ -62,7 +62,7 @@ static int set_up(struct ferry_transport *t)
     if (!t->channels || !t->scratch)
         return fy_ib_fail(t, -1, FERRY_ERR_NOMEM, ENOMEM, "", "no memory for an ibrc instance");
     memset(t->scratch, 0, 4096);
-    rc = fy_ib_devices_open(t);
+    rc = fy_ib_devices_open(t, how);
     return rc ? rc : fy_ib_try(t);
 }
 
@@ -75,6 +75,7 @@ static void log_rails(struct ferry_transport *t)
                      r->attr.link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand", r->gid_index,
                      128 << r->attr.active_mtu, t->inline_max, t->depth);
     }
+    t->core->log(t->core, FERRY_LOG_INFO, "%s; channel c uses rail c modulo %u", t->why, t->n_rails);
     if (t->n_devices > 1)
         t->core->log(t->core, FERRY_LOG_INFO, "atomics by the targets' CPUs, since %u devices do not see each other's",
                      t->n_devices);
@@ -101,7 +102,7 @@ static int open_transport(const struct ferry_core *core, const struct ferry_open
     t->n_pes = how->n_pes;
     t->max_channels = how->max_channels;
     pthread_mutex_init(&t->lock, NULL);
-    rc = set_up(t);
+    rc = set_up(t, how);
     if (rc) {
         core->error(core, &t->failure);
         close_transport(t);
@@ -145,4 +146,5 @@ const struct ferry_plugin ferry_plugin_v1 = {
     .ops = &ops,
     .probe = fy_ib_probe,
     .open = open_transport,
+    .report = fy_ib_report,
 };

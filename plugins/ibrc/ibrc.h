@@ -17,11 +17,13 @@
 #define FY_IB_PIECES 7              /* at most, of an operation that is cut at the borders of chunks */
 #define FY_IB_MAGIC  0x46596962u
 
+enum fy_ib_spread { FY_IB_SPREAD_AUTO, FY_IB_SPREAD_NO, FY_IB_SPREAD_YES };
+
 /* The options, checked. Constant after open. */
 struct fy_ib_options {
-    const char *devices;
+    const char *devices, *map;
     int rails, spread, gid_index, family, pkey_index, sl, traffic_class, mtu, timeout, retry_count, rnr_timer,
-        hop_limit, flow_label;
+        rnr_retry, rd_atomic, hop_limit, flow_label;
     uint32_t depth, inline_size;
     int relaxed, posting;
 };
@@ -180,6 +182,7 @@ struct ferry_transport {
     uint32_t my_pe, n_pes, max_channels;
     struct fy_ib_options options;
     uint32_t n_devices, n_rails;
+    char why[128]; /* these rails */
     struct fy_ib_device devices[FY_IB_RAILS];
     struct fy_ib_rail rails[FY_IB_RAILS];
     struct fy_ib_channel **channels; /* by number; setup thread writes */
@@ -199,16 +202,16 @@ struct ferry_transport {
 /* options.c: setup thread. NULL, or what is wrong. */
 extern const struct ferry_option fy_ib_option_rows[];
 int fy_ib_options(const struct ferry_core *core, struct fy_ib_options *o, char *why, size_t why_size);
-/* 1: the list of devices names this port, 0: it does not, -1: it excludes it. An empty list names all. */
-int fy_ib_listed(const char *list, const char *device, unsigned port);
 
-/* device.c: setup thread. Probing keeps nothing open. */
-int fy_ib_probe(const struct ferry_core *core, struct ferry_probe *out);
-int fy_ib_devices_open(struct ferry_transport *t);
+/* device.c: setup thread. */
+int fy_ib_devices_open(struct ferry_transport *t, const struct ferry_open *how);
 void fy_ib_devices_close(struct ferry_transport *t);
 
 /* trial.c: setup thread, in open: what devices inline, and whether their atomics can be used */
 int fy_ib_try(struct ferry_transport *t);
+
+/* report.c: setup thread */
+int fy_ib_report(const struct ferry_core *core, const struct ferry_report *ask);
 
 /* gid.c: setup thread. Fills the GID of a rail, or says why there is none. */
 int fy_ib_gid(struct ibv_context *context, struct ibv_pd *pd, const struct fy_ib_options *o, struct fy_ib_rail *rail,

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The options of the plugin: their table, their bounds, and the list of devices.
+ * The options of the plugin: their table and their bounds. names.c reads the lists in them.
  * Setup thread. */
-#include "ibrc.h"
+#include "devices.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 const struct ferry_option fy_ib_option_rows[] = {
     {.name = "devices",
@@ -19,11 +17,18 @@ const struct ferry_option fy_ib_option_rows[] = {
          "Ports that one PE uses, 1 to 8, channels take turns; 0: all that `devices` names. On several devices atomics "
          "are done by the target's CPU."},
     {.name = "spread",
-     .type = FERRY_OPTION_BOOL,
-     .initial = "no",
-     .doc = "PE n begins with the nth usable port, so that PEs share the NICs of a host; the ports must reach one "
-            "another. no: "
-            "every PE begins with the first."},
+     .type = FERRY_OPTION_CHOICE,
+     .initial = "auto",
+     .choices = "auto|no|yes",
+     .doc =
+         "Whether PEs of a host that are equally near to several ports share these out among themselves. auto: among "
+         "ports of one subnet; no: each takes the first of the nearest; yes: among all, which must reach one another."},
+    {.name = "map",
+     .type = FERRY_OPTION_STRING,
+     .initial = "",
+     .doc = "Ports of each PE of a host, in place of distance, rails and spread: "
+            "0=mlx5_0:1+mlx5_1;1-3=mlx5_2;*=mlx5_3, by "
+            "the PE's number among those of its host; channels take turns over a PE's ports."},
     {.name = "gid_index",
      .type = FERRY_OPTION_INT,
      .initial = "-1",
@@ -58,7 +63,9 @@ const struct ferry_option fy_ib_option_rows[] = {
     {.name = "rnr_timer",
      .type = FERRY_OPTION_INT,
      .initial = "12",
-     .doc = "Code of the minimum RNR NAK timer, 0 to 31."},
+     .doc = "Least wait after \"receiver not ready\", as a code of 0 to 31: 1 is 10 us, 12 640 us, 20 10.24 ms, 31 "
+            "491.52 ms, 0 "
+            "655.36 ms."},
     {.name = "hop_limit", .type = FERRY_OPTION_INT, .initial = "64", .doc = "Hop limit of routed packets, 1 to 255."},
     {.name = "flow_label",
      .type = FERRY_OPTION_INT,
@@ -86,6 +93,20 @@ const struct ferry_option fy_ib_option_rows[] = {
      .choices = "auto|wr|list",
      .doc = "How requests reach the device: wr by ibv_wr_start and what follows, list by ibv_post_send; auto: wr where "
             "the device has it."},
+    {.name = "rnr_retry",
+     .type = FERRY_OPTION_INT,
+     .initial = "6",
+     .doc = "Retries after \"receiver not ready\", 0 to 7; 7: for ever."},
+    {.name = "rd_atomic",
+     .type = FERRY_OPTION_INT,
+     .initial = "0",
+     .doc = "Gets and atomics under way at once per channel and peer, 1 to 128; 0: as many as both devices take."},
+    {.name = "root",
+     .type = FERRY_OPTION_STRING,
+     .initial = "",
+     .doc = "Folder that stands for / where ferry-info --doctor reads /sys, /proc and /dev: for a container that has "
+            "those of "
+            "the host below another name."},
     {.name = NULL},
 };
 
@@ -119,7 +140,7 @@ int fy_ib_options(const struct ferry_core *core, struct fy_ib_options *o, char *
     int depth = 0, inline_size = 0;
     const struct bound bounds[] = {
         {"rails", 0, FY_IB_RAILS, &o->rails},
-        {"spread", 0, 1, &o->spread},
+        {"spread", 0, 2, &o->spread},
         {"gid_index", -1, 255, &o->gid_index},
         {"address_family", 0, 2, &o->family},
         {"pkey_index", 0, 65535, &o->pkey_index},
@@ -129,6 +150,8 @@ int fy_ib_options(const struct ferry_core *core, struct fy_ib_options *o, char *
         {"timeout", 1, 31, &o->timeout},
         {"retry_count", 0, 7, &o->retry_count},
         {"rnr_timer", 0, 31, &o->rnr_timer},
+        {"rnr_retry", 0, 7, &o->rnr_retry},
+        {"rd_atomic", 0, 128, &o->rd_atomic},
         {"hop_limit", 1, 255, &o->hop_limit},
         {"flow_label", -1, 0xfffff, &o->flow_label},
         {"queue_depth", 8, 32768, &depth},
@@ -144,37 +167,12 @@ int fy_ib_options(const struct ferry_core *core, struct fy_ib_options *o, char *
         return rc;
     rc = core->option(core, "devices", &v);
     o->devices = rc || !v.string ? "" : v.string;
+    if (!rc)
+        rc = core->option(core, "map", &v);
+    o->map = rc || !v.string ? "" : v.string;
     o->depth = (uint32_t)depth;
     o->inline_size = (uint32_t)inline_size;
-    return rc;
-}
-
-/* One item of the list against one port. */
-static int item_names(const char *item, size_t length, const char *device, unsigned port)
-{
-    const char *colon = memchr(item, ':', length);
-    size_t name = colon ? (size_t)(colon - item) : length;
-
-    if (name != strlen(device) || memcmp(item, device, name) != 0)
-        return 0;
-    return !colon || strtoul(colon + 1, NULL, 10) == port;
-}
-
-int fy_ib_listed(const char *list, const char *device, unsigned port)
-{
-    int named = 0, includes = 0;
-
-    while (*list) {
-        size_t length = strcspn(list, ",");
-        int out = *list == '^';
-        int hit = item_names(list + out, length - (size_t)out, device, port);
-        if (hit && out)
-            return -1;
-        if (!out && length) {
-            includes = 1;
-            named |= hit;
-        }
-        list += length + (list[length] == ',');
-    }
-    return named || !includes;
+    if (!rc)
+        rc = fy_ib_list_check(o->devices, why, why_size);
+    return rc ? rc : fy_ib_map_check(o->map, why, why_size);
 }

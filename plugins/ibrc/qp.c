@@ -171,7 +171,7 @@ int fy_ib_qp_send(struct ferry_transport *t, struct ibv_qp *qp, uint32_t psn, ui
     attr.qp_state = IBV_QPS_RTS;
     attr.timeout = (uint8_t)t->options.timeout;
     attr.retry_cnt = (uint8_t)t->options.retry_count;
-    attr.rnr_retry = 6; /* 7 is for ever */
+    attr.rnr_retry = (uint8_t)t->options.rnr_retry;
     attr.sq_psn = psn;
     attr.max_rd_atomic = (uint8_t)rd_atomic;
     error = ibv_modify_qp(qp, &attr,

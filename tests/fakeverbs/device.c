@@ -32,6 +32,7 @@ struct ibv_device **ibv_get_device_list(int *n)
         return NULL;
     }
     for (int i = 0; list && i < fv.devices; i++) {
+        fv_shape_device(i, &table[i]);
         list[i] = &table[i];
     }
     if (n)
@@ -128,20 +129,21 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 
 int fv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
 {
+    struct context *c = (struct context *)((char *)context - offsetof(struct context, v.context));
     int error;
 
-    (void)context;
     memset(attr, 0, size);
     pthread_mutex_lock(&fv.lock);
     error = port == 1 ? fv_failing("query_port") : EINVAL;
     attr->state = fv.port_state;
     attr->lid = (uint16_t)(1 + fv.address);
-    pthread_mutex_unlock(&fv.lock);
     attr->active_mtu = attr->max_mtu = IBV_MTU_4096;
     attr->gid_tbl_len = 4;
     attr->pkey_tbl_len = 1;
     attr->max_msg_sz = 1u << 23;
     attr->link_layer = IBV_LINK_LAYER_ETHERNET;
+    fv_shape_port(c->device, attr);
+    pthread_mutex_unlock(&fv.lock);
     return error;
 }
 
@@ -161,15 +163,18 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
                       uint32_t flags, size_t size)
 {
     struct context *c = (struct context *)((char *)context - offsetof(struct context, v.context));
-    int error;
+    int error, shaped;
 
     (void)flags;
     memset(e, 0, size);
     pthread_mutex_lock(&fv.lock);
-    error = index < 3 ? fv_failing("query_gid") : ENODATA;
+    shaped = fv_shape_gid(c->device, index, e);
+    error = shaped > 0 || (shaped < 0 && index < 3) ? fv_failing("query_gid") : ENODATA;
     pthread_mutex_unlock(&fv.lock);
     e->gid_index = index;
     e->port_num = port;
+    if (shaped >= 0)
+        return error;
     e->gid_type = index == 2 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
     if (index == 0) {
         e->gid.raw[0] = 0xfe;

@@ -33,6 +33,21 @@ void fakeverbs_atomics(enum ibv_atomic_cap cap);
 void fakeverbs_big_endian(int replies); /* 1: the old value of an atomic comes in big-endian order */
 void fakeverbs_memory(uint64_t max_mr); /* longest registration; the start: any, or FAKEVERBS_MAX_MR */
 
+/* What one device and its only port are; zeros are as at the start. Addresses: those of the table, in its order. */
+enum { FAKEVERBS_GIDS = 6 };
+struct fakeverbs_shape {
+    int other_kind; /* 1: neither InfiniBand nor RoCE */
+    int state, phys_state, link_layer, active_mtu, max_mtu, lid;
+    int n_gids;
+    struct {
+        uint8_t raw[16];
+        int type;   /* enum ibv_gid_type */
+        int silent; /* 1: an address handle to it cannot be made */
+        uint32_t interface; /* index */
+    } gids[FAKEVERBS_GIDS];
+};
+void fakeverbs_shape(int device, const struct fakeverbs_shape *shape); /* NULL: as at the start */
+
 /* Which of the newer verbs there are; the start: all, or FAKEVERBS_OFFERS. */
 enum {
     FAKEVERBS_WR = 1,     /* ibv_create_qp_ex with ibv_wr_... */

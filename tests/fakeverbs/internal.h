@@ -140,6 +140,12 @@ int fv_dealloc_td(struct ibv_td *td);
 struct ibv_pd *fv_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
 int fv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int fv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+/* shape.c, under the lock: what a test made of the device, over what it was. */
+void fv_shape_device(int device, struct ibv_device *v);
+void fv_shape_port(int device, struct ibv_port_attr *attr);
+/* 1: the entry is filled in, 0: the table has no such place, -1: the device was not shaped. */
+int fv_shape_gid(int device, uint32_t index, struct ibv_gid_entry *e);
+int fv_shape_silent(int device, uint32_t index);
 int fv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
 
 #endif

@@ -43,10 +43,16 @@ int fv_end(long *count, void *object)
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
     struct ibv_ah *ah = fv_begin("create_ah", sizeof *ah);
+    const struct context *c = (struct context *)((char *)pd->context - offsetof(struct context, v.context));
 
-    (void)attr;
     if (!ah)
         return NULL;
+    if (fv_shape_silent(c->device, attr->grh.sgid_index)) {
+        pthread_mutex_unlock(&fv.lock);
+        free(ah);
+        errno = ETIMEDOUT;
+        return NULL;
+    }
     ah->context = pd->context;
     fv.counts.ahs++;
     pthread_mutex_unlock(&fv.lock);

@@ -69,7 +69,7 @@ static void test_bad_options(void **state)
                                           {"devices", "nothere", NULL}, {"pkey_index", "1", NULL}};
     static const char *const says[] = {"no GID at index 3",         "FERRY_IBRC_TIMEOUT=40 is not between 1 and 31",
                                        "FERRY_IBRC_QUEUE_DEPTH=1",  "not in FERRY_IBRC_DEVICES",
-                                       "not in FERRY_IBRC_DEVICES", "no partition key at index 1"};
+                                       "names nothere, which is no device here", "no partition key at index 1"};
 
     (void)state;
     for (size_t i = 0; i < 6; i++) {
