@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Public strided put and get: one operation per element, and one wait at the end.
+ * Public strided put and get: one operation per element, posted as a batch, and one wait at the end.
  * Any thread, one at a time for a context of its own. */
 #include "api.h"
 
@@ -52,12 +52,17 @@ static int transfer(struct ferry_ctx *ctx, bool put, const struct side *dest, co
                    : fy_get(ctx, element_at(dest, 0), element_at(src, 0), element * count, pe, true);
     /* the first put, and all if puts of this size are copied, leave the source free on return */
     bool free_at_once = put;
+    uint32_t batch = 0;
     for (size_t i = 0; i < count && rc == FERRY_OK; i++) {
         void *to = element_at(dest, i);
         const void *from = element_at(src, i);
-        rc = put ? fy_put(ctx, to, from, element, pe, free_at_once) : fy_get(ctx, to, from, element, pe, false);
-        if (i == 0 && rc == FERRY_OK)
-            free_at_once = put && element <= ctx->flows[pe].lane->copy_max;
+        uint32_t more = i > 0 && i + 1 < count ? batch : 0;
+        rc = put ? fy_put_flagged(ctx, to, from, element, pe, free_at_once, more)
+                 : fy_get_flagged(ctx, to, from, element, pe, false, more);
+        if (i > 0 || rc != FERRY_OK)
+            continue;
+        free_at_once = put && element <= ctx->flows[pe].lane->copy_max;
+        batch = ctx->flows[pe].lane->caps->flags & FERRY_CAP_MORE ? FERRY_OP_MORE : 0; /* connected by now */
     }
     return rc == FERRY_OK && !free_at_once ? fy_complete_local(ctx, pe) : rc;
 }

@@ -107,8 +107,9 @@ static inline int fy_posted(struct ferry_ctx *ctx, const struct fy_lane *lane, c
     return fy_lane_retry(ctx, lane, op, rc);
 }
 
-/* A put. `blocking`: the source is free on return. FERRY_OK or an error. */
-static inline int fy_put(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint32_t pe, bool blocking)
+/* A put. `blocking`: the source is free on return. more: FERRY_OP_MORE or 0. FERRY_OK or an error. */
+static inline __attribute__((always_inline)) int fy_put_flagged(struct ferry_ctx *ctx, void *dest, const void *src,
+                                                                size_t length, uint32_t pe, bool blocking, uint32_t more)
 {
     if (fy_unlikely(!src || !length))
         return fy_null_buffer(ctx, pe, length, FERRY_OP_PUT);
@@ -118,7 +119,7 @@ static inline int fy_put(struct ferry_ctx *ctx, void *dest, const void *src, siz
         return rc;
     struct fy_flow *flow = &ctx->flows[pe];
     struct ferry_op op;
-    op.flags = 0;
+    op.flags = more;
     rc = fy_flow_begin(ctx, flow, pe, FY_DID_PUT, &op.flags, false);
     if (fy_unlikely(rc != FERRY_OK))
         return rc;
@@ -143,7 +144,13 @@ static inline int fy_put(struct ferry_ctx *ctx, void *dest, const void *src, siz
     return rc == FERRY_OK ? fy_complete_local(ctx, pe) : rc;
 }
 
-static inline int fy_get(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint32_t pe, bool blocking)
+static inline int fy_put(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint32_t pe, bool blocking)
+{
+    return fy_put_flagged(ctx, dest, src, length, pe, blocking, 0);
+}
+
+static inline __attribute__((always_inline)) int fy_get_flagged(struct ferry_ctx *ctx, void *dest, const void *src,
+                                                                size_t length, uint32_t pe, bool blocking, uint32_t more)
 {
     if (fy_unlikely(!dest || !length))
         return fy_null_buffer(ctx, pe, length, FERRY_OP_GET);
@@ -153,7 +160,7 @@ static inline int fy_get(struct ferry_ctx *ctx, void *dest, const void *src, siz
         return rc;
     struct fy_flow *flow = &ctx->flows[pe];
     struct ferry_op op;
-    op.flags = 0;
+    op.flags = more;
     rc = fy_flow_begin(ctx, flow, pe, FY_DID_GET, &op.flags, false);
     if (fy_unlikely(rc != FERRY_OK))
         return rc;
@@ -176,6 +183,11 @@ static inline int fy_get(struct ferry_ctx *ctx, void *dest, const void *src, siz
     if (fy_likely(rc == FERRY_DONE || (rc == FERRY_OK && !blocking)))
         return FERRY_OK;
     return rc == FERRY_OK ? fy_complete_local(ctx, pe) : rc;
+}
+
+static inline int fy_get(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint32_t pe, bool blocking)
+{
+    return fy_get_flagged(ctx, dest, src, length, pe, blocking, 0);
 }
 
 /* An atomic of 4 or 8 bytes; `width` is a constant where this is inlined. how: FY_AMO_. */

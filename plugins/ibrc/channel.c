@@ -149,14 +149,27 @@ int fy_ib_open_channel(struct ferry_transport *t, uint32_t channel)
     return FERRY_OK;
 }
 
+/* What an operation costs the device: for whoever tunes, and exact. */
+static void log_counts(struct ferry_transport *t, const struct fy_ib_channel *c)
+{
+    unsigned long long requests = 0;
+
+    for (const struct fy_ib_qp *q = c->connected; q; q = q->next)
+        requests += q->posted;
+    if (!requests)
+        return;
+    t->core->log(t->core, FERRY_LOG_INFO, "channel %u: %llu requests, %llu doorbells, %llu signalled, %llu fenced",
+                 c->id, requests, (unsigned long long)c->doorbells, (unsigned long long)c->signals,
+                 (unsigned long long)c->fences);
+}
+
 int fy_ib_close_channel(struct ferry_transport *t, uint32_t channel)
 {
     struct fy_ib_channel *c = channel < t->max_channels ? t->channels[channel] : NULL;
 
     if (!c)
         return FERRY_OK;
-    t->core->log(t->core, FERRY_LOG_DEBUG, "channel %u: %llu doorbells, %llu signalled, %llu fenced requests", channel,
-                 (unsigned long long)c->doorbells, (unsigned long long)c->signals, (unsigned long long)c->fences);
+    log_counts(t, c);
     pthread_mutex_lock(&t->lock); /* query_error looks from any thread */
     __atomic_store_n(&t->channels[channel], NULL, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&t->lock);
