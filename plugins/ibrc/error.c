@@ -121,22 +121,24 @@ static void fill(struct ferry_transport *t, struct fy_ib_qp *q, struct ferry_err
 
 void fy_ib_completion_error(struct ferry_transport *t, struct fy_ib_qp *q, const struct ibv_wc *wc)
 {
+    static const char *const kinds[8] = {"put", "get", "atomic", "signal", "flush"};
     const struct meaning *m = meaning_of((int)wc->status);
+    unsigned kind = (unsigned)(wc->wr_id >> 61);
+    const char *hint = m->hint;
     struct ferry_error e;
 
     if (__atomic_load_n(&q->status, __ATOMIC_ACQUIRE))
         return;
-    describe(&e, q->peer, m->status, (int64_t)wc->status,
-             __atomic_load_n(&q->rail->down, __ATOMIC_ACQUIRE)
-                 ? "the port of this PE is down: check cable and interface"
-                 : m->hint);
+    if (__atomic_load_n(&q->rail->down, __ATOMIC_ACQUIRE))
+        hint = "the port of this PE is down: check cable and interface";
+    describe(&e, q->peer, m->status, (int64_t)wc->status, hint);
     fill(t, q, &e);
+    e.operation = kind == FY_IB_FLUSH ? -1 : (int32_t)kind;
     e.vendor = wc->vendor_err;
-    snprintf(
-        e.message, sizeof e.message,
-        "%s: an operation of channel %u to pe %u, queue pair 0x%x, request %u, ended with %s (status %d, vendor 0x%x)",
-        e.device, q->channel, q->peer, q->qp->qp_num, (unsigned)wc->wr_id, ibv_wc_status_str(wc->status),
-        (int)wc->status, wc->vendor_err);
+    snprintf(e.message, sizeof e.message,
+             "%s: %s of channel %u to pe %u, queue pair 0x%x, request %u, ended with %s (status %d, vendor 0x%x)",
+             e.device, kinds[kind], q->channel, q->peer, q->qp->qp_num, (unsigned)wc->wr_id,
+             ibv_wc_status_str(wc->status), (int)wc->status, wc->vendor_err);
     keep(t, q, &e);
 }
 

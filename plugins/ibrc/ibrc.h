@@ -101,6 +101,15 @@ struct fy_ib_qp {
     struct fy_ib_rail *rail;
 };
 
+/* wr_id: the count of the request, above it the peer, and in the top bits what it was posted for: an enum ferry_op_kind, or
+ * a flush. */
+#define FY_IB_FOR(kind) ((uint64_t)(kind) << 61)
+#define FY_IB_FLUSH     4
+static inline uint32_t fy_ib_id_peer(uint64_t wr_id)
+{
+    return (uint32_t)(wr_id >> 32) & 0x1fffffff;
+}
+
 /* How far small puts may go: to the next request that is to be signalled, and to the end of the queue. */
 static inline void fy_ib_window(struct fy_ib_qp *q)
 {

@@ -27,7 +27,7 @@ int fy_ib_poll(struct ferry_transport *t, struct fy_ib_channel *c)
         if (unlikely(n < 0))
             return queue_lost(t, c);
         for (int i = 0; i < n; i++) {
-            struct fy_ib_qp *q = c->qps[wc[i].wr_id >> 32];
+            struct fy_ib_qp *q = c->qps[fy_ib_id_peer(wc[i].wr_id)];
             uint32_t more =
                 (uint32_t)wc[i].wr_id - (uint32_t)q->retired; /* all before it, since a queue pair is in order */
             q->retired += more;

@@ -39,7 +39,7 @@ int fy_ib_ring(struct fy_ib_channel *c)
 
 /* One more request in the batch. The caller made sure of room. */
 static inline struct ibv_send_wr *add(struct fy_ib_channel *c, struct fy_ib_qp *q, enum ibv_wr_opcode opcode,
-                                      unsigned flags)
+                                      unsigned flags, unsigned kind)
 {
     struct ibv_send_wr *wr = &c->wr[c->waiting++];
 
@@ -47,7 +47,7 @@ static inline struct ibv_send_wr *add(struct fy_ib_channel *c, struct fy_ib_qp *
     q->posted++;
     c->outstanding++;
     c->waiting_for = q;
-    wr->wr_id = q->tag | (uint32_t)q->posted;
+    wr->wr_id = q->tag | FY_IB_FOR(kind) | (uint32_t)q->posted;
     wr->opcode = opcode;
     if (unlikely(flags & IBV_SEND_SIGNALED || q->posted - q->signalled >= FY_IB_SIGNAL ||
                  q->posted - q->signalled > q->room / 2)) {
@@ -68,7 +68,7 @@ int fy_ib_flush(struct fy_ib_channel *c, struct fy_ib_qp *q)
         fy_ib_ring(c);
     if (q->signalled == q->posted || __atomic_load_n(&q->status, __ATOMIC_ACQUIRE))
         return FERRY_OK;
-    wr = add(c, q, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED);
+    wr = add(c, q, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, FY_IB_FLUSH);
     wr->num_sge = 0;
     wr->wr.rdma.remote_addr = q->scratch; /* a key that is good: not every device leaves it unread at length 0 */
     wr->wr.rdma.rkey = q->scratch_key;
@@ -154,7 +154,7 @@ static inline int put(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct 
         flags |= op->length >= FY_IB_BULK ? IBV_SEND_SIGNALED : 0;
         rc = FERRY_OK;
     }
-    wr = add(c, q, IBV_WR_RDMA_WRITE, flags);
+    wr = add(c, q, IBV_WR_RDMA_WRITE, flags, FERRY_OP_PUT);
     wr->num_sge = op->length != 0;
     wr->sg_list->addr = (uintptr_t)from;
     wr->sg_list->length = (uint32_t)op->length;
@@ -170,7 +170,7 @@ static inline int get(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct 
 
     if (!op->length)
         return FERRY_DONE;
-    wr = add(c, q, IBV_WR_RDMA_READ, op->flags & FERRY_OP_MORE ? 0 : IBV_SEND_SIGNALED);
+    wr = add(c, q, IBV_WR_RDMA_READ, op->flags & FERRY_OP_MORE ? 0 : IBV_SEND_SIGNALED, FERRY_OP_GET);
     wr->num_sge = 1;
     wr->sg_list->addr = (uintptr_t)op->local;
     wr->sg_list->length = (uint32_t)op->length;
@@ -183,9 +183,9 @@ static inline int get(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct 
 /* An 8-byte atomic; the old value goes to `to`. */
 static inline void atomic(struct fy_ib_channel *c, struct fy_ib_qp *q, enum ibv_wr_opcode opcode,
                           const struct ferry_rkey *key, uint64_t offset, uint64_t add_or_compare, uint64_t swap,
-                          void *to, uint32_t lkey, unsigned flags)
+                          void *to, uint32_t lkey, unsigned flags, unsigned kind)
 {
-    struct ibv_send_wr *wr = add(c, q, opcode, flags);
+    struct ibv_send_wr *wr = add(c, q, opcode, flags, kind);
 
     q->atomics = q->posted;
     wr->num_sge = 1;
@@ -314,11 +314,12 @@ int fy_ib_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
     if (unlikely(op->flags & FERRY_OP_FENCED))
         q->border = q->atomics; /* atomics keep their order; a later put does not go before those */
     if (op->amo == FERRY_AMO_ADD)
-        atomic(c, q, IBV_WR_ATOMIC_FETCH_AND_ADD, op->key, op->offset, op->operand, 0, to, lkey, flags);
+        atomic(c, q, IBV_WR_ATOMIC_FETCH_AND_ADD, op->key, op->offset, op->operand, 0, to, lkey, flags, FERRY_OP_AMO);
     else if (op->amo == FERRY_AMO_CSWAP)
-        atomic(c, q, IBV_WR_ATOMIC_CMP_AND_SWP, op->key, op->offset, op->compare, op->operand, to, lkey, flags);
+        atomic(c, q, IBV_WR_ATOMIC_CMP_AND_SWP, op->key, op->offset, op->compare, op->operand, to, lkey, flags,
+               FERRY_OP_AMO);
     else if (op->amo == FERRY_AMO_FETCH)
-        atomic(c, q, IBV_WR_ATOMIC_FETCH_AND_ADD, op->key, op->offset, 0, 0, to, lkey, flags);
+        atomic(c, q, IBV_WR_ATOMIC_FETCH_AND_ADD, op->key, op->offset, 0, 0, to, lkey, flags, FERRY_OP_AMO);
     else
         return FERRY_ERR_UNSUPPORTED;
     return done(c, op, fetch ? FERRY_OK : FERRY_DONE);
@@ -337,12 +338,12 @@ int fy_ib_put_signal_slow(struct fy_ib_channel *c, struct fy_ib_qp *q, const str
     rc = move(c, q, op, n);
     if (op->amo == FERRY_AMO_ADD) {
         atomic(c, q, IBV_WR_ATOMIC_FETCH_AND_ADD, op->signal_key, op->signal_offset, op->operand, 0, c->dummy,
-               c->dummy_key, 0);
+               c->dummy_key, 0, FERRY_OP_PUT_SIGNAL);
         return done(c, op, rc);
     }
     uint64_t *value = &c->operands[c->waiting];
     *value = op->operand;
-    wr = add(c, q, IBV_WR_RDMA_WRITE, IBV_SEND_INLINE);
+    wr = add(c, q, IBV_WR_RDMA_WRITE, IBV_SEND_INLINE, FERRY_OP_PUT_SIGNAL);
     wr->num_sge = 1;
     wr->sg_list->addr = (uintptr_t)value;
     wr->sg_list->length = 8;

@@ -61,7 +61,7 @@ static __attribute__((noinline)) int quick_signal(struct fy_ib_channel *c, struc
     uint32_t rkey = op->signal_key->at[0].strict[q->target];
 
     quick_data(c, q, op, wr);
-    wr[1].wr_id = next_id(c, q);
+    wr[1].wr_id = next_id(c, q) | FY_IB_FOR(FERRY_OP_PUT_SIGNAL);
     if (wr == q->put_add) {
         q->atomics = q->posted;
         wr[1].wr.atomic.remote_addr = at;
@@ -108,7 +108,7 @@ static __attribute__((noinline)) int wr_signal(struct fy_ib_channel *c, struct f
     struct ibv_qp_ex *ex = q->ex;
 
     wr_data(c, q, op);
-    ex->wr_id = next_id(c, q);
+    ex->wr_id = next_id(c, q) | FY_IB_FOR(FERRY_OP_PUT_SIGNAL);
     if (op->amo == FERRY_AMO_ADD) {
         q->atomics = q->posted;
         ex->wr_flags = 0;
