@@ -199,6 +199,18 @@ struct fakeverbs_counts fakeverbs_counts(void)
     return now;
 }
 
+int fakeverbs_senders(struct ibv_qp_attr *attr, int most)
+{
+    int n = 0;
+
+    pthread_mutex_lock(&fv.lock);
+    for (uint32_t i = 0; i < TABLE_QPS && n < most; i++)
+        if (fv.qps[i] && fv.qps[i]->v.state == IBV_QPS_RTS)
+            attr[n++] = fv.qps[i]->attr;
+    pthread_mutex_unlock(&fv.lock);
+    return n;
+}
+
 long fakeverbs_live(void)
 {
     struct fakeverbs_counts c = fakeverbs_counts();

@@ -41,8 +41,8 @@ struct fakeverbs_shape {
     int n_gids;
     struct {
         uint8_t raw[16];
-        int type;   /* enum ibv_gid_type */
-        int silent; /* 1: an address handle to it cannot be made */
+        int type;           /* enum ibv_gid_type */
+        int silent;         /* 1: an address handle to it cannot be made */
         uint32_t interface; /* index */
     } gids[FAKEVERBS_GIDS];
 };
@@ -66,6 +66,8 @@ struct fakeverbs_counts {
     long overflows;    /* requests beyond a send queue, completions beyond their queue */
 };
 struct fakeverbs_counts fakeverbs_counts(void);
+/* What was set of the queue pairs of this process that can send; how many these are, at most `most`. */
+int fakeverbs_senders(struct ibv_qp_attr *attr, int most);
 long fakeverbs_live(void); /* the sum of what is made and not yet destroyed */
 
 #endif

@@ -62,10 +62,11 @@ struct qp {
     struct ibv_qp_cap cap;
     uint64_t serial;
     uint32_t dest;
-    struct qp *next;       /* of those with delayed requests */
-    struct request *first; /* delayed, and what has to wait behind them */
-    uint32_t held;         /* places of the send queue that no polled completion has freed */
-    uint32_t since;        /* finished requests since the last completion, itself included */
+    struct ibv_qp_attr attr; /* what the steps to RTR and RTS said */
+    struct qp *next;         /* of those with delayed requests */
+    struct request *first;   /* delayed, and what has to wait behind them */
+    uint32_t held;           /* places of the send queue that no polled completion has freed */
+    uint32_t since;          /* finished requests since the last completion, itself included */
     int device;
 };
 

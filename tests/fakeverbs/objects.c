@@ -321,6 +321,15 @@ int ibv_modify_qp(struct ibv_qp *v, struct ibv_qp_attr *attr, int mask)
         error = EHOSTUNREACH;
     if (!error && attr->qp_state == IBV_QPS_RTR)
         qp->dest = attr->dest_qp_num;
+    if (!error && attr->qp_state == IBV_QPS_RTR)
+        qp->attr = *attr;
+    if (!error && attr->qp_state == IBV_QPS_RTS) {
+        qp->attr.timeout = attr->timeout;
+        qp->attr.retry_cnt = attr->retry_cnt;
+        qp->attr.rnr_retry = attr->rnr_retry;
+        qp->attr.max_rd_atomic = attr->max_rd_atomic;
+        qp->attr.sq_psn = attr->sq_psn;
+    }
     if (!error && attr->qp_state == IBV_QPS_INIT)
         allow(qp, (unsigned)attr->qp_access_flags);
     if (!error)
