@@ -97,7 +97,7 @@ static void nearest(struct chooser *c, const struct ferry_place *place, struct f
     out->level = (uint8_t)ranks[0].level;
     for (uint32_t i = 0; i < n; i++) {
         out->equal += ranks[i].level == ranks[0].level && !ranks[i].foreign;
-        out->other += ranks[i].level == ranks[0].level && ranks[i].foreign;
+        out->other += ranks[i].level == ranks[0].level && ranks[i].foreign && i >= out->n;
         if (i < out->n)
             out->ports[i] = (uint8_t)ranks[i].index;
     }

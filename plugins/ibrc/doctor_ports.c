@@ -203,9 +203,21 @@ static const char *peer_module(const struct fy_ib_doctor *d)
     return NULL;
 }
 
+static int has_gpu(const struct fy_ib_doctor *d)
+{
+    static const char *const signs[] = {"/proc/driver/nvidia/version", "/sys/module/amdgpu/refcnt"};
+    char line[16];
+
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        if (fy_ib_read(d, line, sizeof line, "%s", signs[i]))
+            return 1;
+    return 0;
+}
+
 void fy_ib_doctor_gpu(const struct fy_ib_doctor *d)
 {
     const char *module = peer_module(d), *last = "";
+    int gpu = has_gpu(d);
 
     for (uint32_t i = 0; i < d->s.n; i++) {
         const struct fy_ib_port *p = &d->s.ports[i];
@@ -219,6 +231,9 @@ void fy_ib_doctor_gpu(const struct fy_ib_doctor *d)
                        module ? "; also by peer memory, " : "", module ? module : "");
         else if (module)
             fy_ib_tell(d, FERRY_FINDING_OK, object, "", "no dmabufs, but peer memory: %s is loaded", module);
+        else if (!gpu)
+            fy_ib_tell(d, FERRY_FINDING_OK, object, "",
+                       "neither dmabufs nor a peer memory module; no GPU's driver is here either");
         else
             fy_ib_tell(
                 d, FERRY_FINDING_WARNING, object,

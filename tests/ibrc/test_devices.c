@@ -135,6 +135,8 @@ static void test_subnets(void **state)
     told_ask(&t, FERRY_REPORT_PLAN, &(struct host){"0", NULL}, NULL);
     told_is(&t, "pe 0", FERRY_FINDING_OK, "fake0:1, InfiniBand, lid 7: all",
             "and 1 in other subnets (FERRY_IBRC_SPREAD=yes takes these, too)");
+    told_ask(&t, FERRY_REPORT_PLAN, &(struct host){"-", NULL}, SET("rails", "0")); /* nothing is left alone */
+    told_is(&t, "pe 0", FERRY_FINDING_OK, "fake1:1", "distance not known, one of 2 as near; 1 of 1");
     for (int i = 0; i < 3; i++)
         fakeverbs_shape(i, NULL);
 }

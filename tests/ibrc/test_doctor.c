@@ -348,6 +348,9 @@ static void test_atomics_and_gpu(void **state)
     fakeverbs_atomics(IBV_ATOMIC_NONE);
     fakeverbs_offers(0);
     ask(&t);
+    told_is(&t, "fake0 GPU memory", FERRY_FINDING_OK, "no GPU's driver is here either", "");
+    put("/proc/driver/nvidia/version", "NVRM version: x\n");
+    ask(&t);
     told_is(&t, "fake0 GPU memory", FERRY_FINDING_WARNING, "neither dmabufs nor a peer memory module",
             "nvidia_peermem");
     for (i = told_find(&t, "fake0:1"); i < t.n && strcmp(t.rows[i].object, "fake0") != 0; i++) {
