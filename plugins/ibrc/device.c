@@ -12,7 +12,8 @@
 /* The objects that every queue pair and region of a device need. NULL, or what failed, with errno. */
 static const char *prepare(struct ferry_transport *t, struct fy_ib_device *d)
 {
-    if (ibv_query_device(d->context, &d->attr))
+    errno = ibv_query_device(d->context, &d->attr); /* unlike the others it returns it */
+    if (errno)
         return "query the device";
     d->pd = ibv_alloc_pd(d->context);
     if (!d->pd)
@@ -59,9 +60,10 @@ static int open_rail(struct ferry_transport *t, const struct fy_ib_port *f)
         return rc;
     d = &t->devices[rail->device];
     rail->port = f->port;
-    if (ibv_query_port(d->context, f->port, &rail->attr))
-        return fy_ib_fail(t, -1, FERRY_ERR_DEVICE, errno, "look at the kernel log", "cannot query port %s:%u", d->name,
-                          f->port);
+    rc = ibv_query_port(d->context, f->port, &rail->attr);
+    if (rc)
+        return fy_ib_fail(t, -1, FERRY_ERR_DEVICE, rc, "look at the kernel log", "cannot query port %s:%u: %s", d->name,
+                          f->port, strerror(rc));
     if (t->options.pkey_index >= rail->attr.pkey_tbl_len) /* rdma_rxe would take any */
         return fy_ib_fail(
             t, -1, FERRY_ERR_CONFIG, 0, "see /sys/class/infiniband/*/ports/*/pkeys",

@@ -53,6 +53,15 @@ static void scan_ports(struct fy_ib_scan *s, struct ibv_device *device, struct i
     }
 }
 
+static const char *not_opened(int error)
+{
+    if (error == EACCES || error == EPERM)
+        return "may not be opened: check /dev/infiniband and cgroups";
+    if (error == ENOENT || error == ENODEV || error == ENXIO)
+        return "has no node in /dev/infiniband: load ib_uverbs, or pass the folder into the container";
+    return "cannot be opened";
+}
+
 static void scan_device(struct fy_ib_scan *s, struct ibv_device *device)
 {
     struct ibv_context *context;
@@ -64,10 +73,7 @@ static void scan_device(struct fy_ib_scan *s, struct ibv_device *device)
     }
     context = ibv_open_device(device);
     if (!context) {
-        keep(s, device, 1,
-             errno == EACCES || errno == EPERM ? "may not be opened: check /dev/infiniband and cgroups"
-                                               : "cannot be opened",
-             0, 0);
+        keep(s, device, 1, not_opened(errno), 0, 0);
         return;
     }
     if (ibv_query_device(context, &attr))

@@ -75,6 +75,16 @@ void fakeverbs_fail(const char *call, int nth, int error)
     pthread_mutex_unlock(&fv.lock);
 }
 
+int fakeverbs_unused(void)
+{
+    int unused;
+
+    pthread_mutex_lock(&fv.lock);
+    unused = fv.fail_error != 0;
+    pthread_mutex_unlock(&fv.lock);
+    return unused;
+}
+
 void fakeverbs_complete(int nth, enum ibv_wc_status status, uint32_t vendor)
 {
     pthread_mutex_lock(&fv.lock);

@@ -12,6 +12,7 @@
  * open_device, query_device, query_port, query_gid, alloc_pd, create_cq, reg_mr, create_qp, create_ah, modify_init,
  * modify_rtr, modify_rts, post_send, poll_cq, alloc_td, alloc_parent_domain, reg_dmabuf_mr. error 0: none fails. */
 void fakeverbs_fail(const char *call, int nth, int error);
+int fakeverbs_unused(void); /* 1: that call has not come yet */
 /* The nth next request completes with this status, and its queue pair goes into the error state. */
 void fakeverbs_complete(int nth, enum ibv_wc_status status, uint32_t vendor);
 /* From now on, these kinds of requests of a queue pair (0: of all) take effect later: after so many polls of their

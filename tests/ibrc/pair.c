@@ -91,6 +91,8 @@ static int stub_watch(const struct ferry_core *core, int fd, void (*fn)(void *ar
 {
     struct stub *stub = (struct stub *)(uintptr_t)core;
 
+    if (stub->deaf)
+        return FERRY_ERR_SYSTEM;
     stub->fd = fd;
     stub->fn = fn;
     stub->arg = arg;

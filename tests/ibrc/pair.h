@@ -22,6 +22,7 @@ struct stub {
     struct ferry_error last;
     int errors, warnings, notes; /* notes: log lines of level INFO */
     char warning[400], note[400];
+    int deaf; /* 1: watch_fd fails */
     int fd;
     void (*fn)(void *arg);
     void *arg;
