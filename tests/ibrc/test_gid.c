@@ -136,11 +136,30 @@ static void test_compare(void **state)
     reach_says(&v4, &ib, "rail 0: one port is Ethernet (RoCE), the other InfiniBand");
 }
 
+/* InfiniBand: by LID alone, from end to end of the stand-in. */
+static void test_by_lid(void **state)
+{
+    const struct fakeverbs_shape ib = {.link_layer = IBV_LINK_LAYER_INFINIBAND, .lid = 3};
+    struct ferry_op op;
+    struct pair p;
+
+    (void)state;
+    fakeverbs_shape(0, &ib);
+    pair_open(&p, NULL);
+    p.pe[0].memory[0] = 42;
+    op = put_op(&p, 0, 64, 8);
+    assert_true(ops()->rma(p.pe[0].t, 0, &op) >= FERRY_OK);
+    assert_int_equal(side_quiet(&p.pe[0], 0, 1), FERRY_OK);
+    assert_int_equal(p.pe[1].memory[64], 42);
+    pair_close(&p);
+    fakeverbs_shape(0, NULL);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_score), cmocka_unit_test(test_other_family),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_score),     cmocka_unit_test(test_other_family),
                                        cmocka_unit_test(test_interface), cmocka_unit_test(test_none),
-                                       cmocka_unit_test(test_compare)};
+                                       cmocka_unit_test(test_compare),   cmocka_unit_test(test_by_lid)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
