@@ -64,6 +64,17 @@ static struct ibv_cq *create_queue(const struct fy_ib_device *d, const struct fy
     return cq ? ibv_cq_ex_to_cq(cq) : NULL;
 }
 
+static int no_queue(struct ferry_transport *t, const struct fy_ib_device *d, int entries, int error)
+{
+    const char *hint = "lower FERRY_IBRC_QUEUE_DEPTH, or see the limits in ibv_devinfo -v";
+    char text[192];
+
+    if (error == ENOMEM) /* queues are pinned, too */
+        hint = fy_ib_memlock_hint(text, sizeof text);
+    return fy_ib_fail(t, -1, FERRY_ERR_TRANSPORT, error, hint,
+                      "cannot create a completion queue of %d entries on %s: %s", entries, d->name, strerror(error));
+}
+
 /* An error flushes every request with a completion of its own, so there is an entry for each, and for one flush per
  * peer. */
 static int make_queue(struct ferry_transport *t, struct fy_ib_channel *c)
@@ -80,9 +91,7 @@ static int make_queue(struct ferry_transport *t, struct fy_ib_channel *c)
                           d->attr.max_cqe, t->n_pes);
     c->cq = create_queue(d, c, (uint32_t)entries);
     if (!c->cq)
-        return fy_ib_fail(t, -1, FERRY_ERR_TRANSPORT, errno, "lower FERRY_IBRC_QUEUE_DEPTH, or raise RLIMIT_MEMLOCK",
-                          "cannot create a completion queue of %d entries on %s: %s", (int)entries, d->name,
-                          strerror(errno));
+        return no_queue(t, d, (int)entries, errno);
     c->room = (uint32_t)(entries - t->n_pes);
     return FERRY_OK;
 }

@@ -29,6 +29,8 @@ static int open_device(struct ferry_transport *t, struct ibv_device *device, uin
 {
     const char *name = ibv_get_device_name(device), *failed;
     struct fy_ib_device *d;
+    char hint[192] = "look at the kernel log";
+    int error;
 
     for (uint32_t i = 0; i < t->n_devices; i++)
         if (strcmp(t->devices[i].name, name) == 0)
@@ -44,9 +46,11 @@ static int open_device(struct ferry_transport *t, struct ibv_device *device, uin
     failed = prepare(t, d);
     if (!failed)
         return FERRY_OK;
-    return fy_ib_fail(t, -1, FERRY_ERR_DEVICE, errno,
-                      errno == ENOMEM ? "raise RLIMIT_MEMLOCK: ulimit -l unlimited" : "look at the kernel log",
-                      "RDMA device %s: cannot %s: %s", name, failed, strerror(errno));
+    error = errno;
+    if (error == ENOMEM)
+        fy_ib_memlock_hint(hint, sizeof hint);
+    return fy_ib_fail(t, -1, FERRY_ERR_DEVICE, error, hint, "RDMA device %s: cannot %s: %s", name, failed,
+                      strerror(error));
 }
 
 static int open_rail(struct ferry_transport *t, const struct fy_ib_port *f)

@@ -101,8 +101,8 @@ struct fy_ib_qp {
     struct fy_ib_rail *rail;
 };
 
-/* wr_id: the count of the request, above it the peer, and in the top bits what it was posted for: an enum ferry_op_kind, or
- * a flush. */
+/* wr_id: the count of the request, above it the peer, and in the top bits what it was posted for: an enum
+ * ferry_op_kind, or a flush. */
 #define FY_IB_FOR(kind) ((uint64_t)(kind) << 61)
 #define FY_IB_FLUSH     4
 static inline uint32_t fy_ib_id_peer(uint64_t wr_id)
@@ -236,6 +236,8 @@ struct fy_ib_address fy_ib_address(struct ferry_transport *t, const struct fy_ib
 int fy_ib_register(struct ferry_transport *t, const struct ferry_memory *memory, struct ferry_region **region);
 int fy_ib_deregister(struct ferry_transport *t, struct ferry_region *region);
 void fy_ib_memory_close(struct ferry_transport *t);
+/* What to do about ENOMEM, with the limit's value. Writes into hint, and gives it back. */
+const char *fy_ib_memlock_hint(char *hint, size_t size);
 /* The shift of chunks, from what the devices in use register at once. */
 void fy_ib_chunks(struct ferry_transport *t);
 

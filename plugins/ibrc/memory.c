@@ -23,7 +23,7 @@ struct part {
     int dmabuf_error, error; /* by dma-buf (-1: there is none, -2: the library has no call for it), by address */
 };
 
-static void memlock_hint(char *hint, size_t size)
+const char *fy_ib_memlock_hint(char *hint, size_t size)
 {
     struct rlimit limit = {0, 0};
 
@@ -34,6 +34,7 @@ static void memlock_hint(char *hint, size_t size)
         snprintf(hint, size,
                  "RLIMIT_MEMLOCK is %llu KiB: raise it with ulimit -l unlimited, or in /etc/security/limits.conf",
                  (unsigned long long)limit.rlim_cur / 1024);
+    return hint;
 }
 
 static const char *dmabuf_reason(const struct part *p)
@@ -53,7 +54,7 @@ static int refused(struct ferry_transport *t, const struct fy_ib_device *d, cons
     char hint[192] = "";
 
     if (p->error == ENOMEM || p->error == EAGAIN)
-        memlock_hint(hint, sizeof hint);
+        fy_ib_memlock_hint(hint, sizeof hint);
     if (p->memory->kind != FERRY_MEMORY_GPU)
         return fy_ib_fail(t, -1, status, p->error, hint, "cannot register %zu bytes at %p with RDMA device %s: %s",
                           p->length, (char *)p->memory->address + p->offset, d->name, strerror(p->error));

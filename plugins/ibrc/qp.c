@@ -46,7 +46,10 @@ static struct ibv_qp *create(struct ferry_transport *t, struct ibv_pd *pd, const
 static void cannot_make(struct ferry_transport *t, const struct fy_ib_rail *rail, int error)
 {
     const char *hint = "lower FERRY_IBRC_QUEUE_DEPTH, or see the limits in ibv_devinfo -v";
+    char text[192];
 
+    if (error == ENOMEM) /* queues are pinned, too */
+        hint = fy_ib_memlock_hint(text, sizeof text);
     if (t->options.posting == FY_IB_POST_WR && (error == EOPNOTSUPP || error == ENOSYS))
         hint = "the device has no ibv_wr_...: leave FERRY_IBRC_POSTING at auto";
     fy_ib_fail(t, -1, FERRY_ERR_TRANSPORT, error, hint, "cannot create a queue pair on %s:%u: %s",

@@ -69,12 +69,12 @@ static const struct step {
      "FERRY_IBRC_GID_INDEX"},
     {"alloc_pd", 1, ENOMEM, FAILS, FERRY_ERR_DEVICE,
      "RDMA device fake0: cannot allocate a protection domain: Cannot allocate memory",
-     "raise RLIMIT_MEMLOCK: ulimit -l unlimited"},
+     "RLIMIT_MEMLOCK is "},
     {"create_cq", 1, EINVAL, FAILS, FERRY_ERR_DEVICE,
      "RDMA device fake0: cannot create a completion queue: Invalid argument", "look at the kernel log"},
     {"reg_mr", 1, ENOMEM, FAILS, FERRY_ERR_DEVICE,
      "RDMA device fake0: cannot register a page of memory: Cannot allocate memory",
-     "raise RLIMIT_MEMLOCK: ulimit -l unlimited"},
+     "RLIMIT_MEMLOCK is "},
     {"create_qp", 1, ENOSPC, FAILS, FERRY_ERR_TRANSPORT,
      "cannot create a queue pair on fake0:1: No space left on device", "lower FERRY_IBRC_QUEUE_DEPTH"},
     /* the trial of an atomic: without it the targets' CPUs do them */
@@ -207,7 +207,7 @@ static const struct connect_step {
     {"alloc_td", 1, ENOMEM, -1, NULL, NULL}, /* the channel's objects have locks then */
     {"alloc_parent_domain", 1, ENOMEM, -1, NULL, NULL},
     {"create_cq", 1, ENOMEM, 0, "cannot create a completion queue of 514 entries on fake0: Cannot allocate memory",
-     "lower FERRY_IBRC_QUEUE_DEPTH, or raise RLIMIT_MEMLOCK"},
+     "RLIMIT_MEMLOCK is "},
     {"create_qp", 1, ENOSPC, 0, "cannot create a queue pair on fake0:1: No space left on device",
      "lower FERRY_IBRC_QUEUE_DEPTH, or see the limits in ibv_devinfo -v"},
     {"create_qp", 2, ENOSPC, 1, "cannot create a queue pair on fake0:1: No space left on device",

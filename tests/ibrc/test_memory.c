@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define CHUNK ((size_t)4096)
@@ -200,6 +201,41 @@ static void test_unlike_chunks(void **state)
     assert_int_equal(fakeverbs_live(), 0);
 }
 
+/* Whatever is pinned and fails for want of memory: the limit's value, and what to do. */
+static void test_memlock(void **state)
+{
+    static const char *const calls[] = {"create_cq", "create_qp"};
+    struct rlimit old, low = {.rlim_cur = 65536};
+    struct ferry_error e = {.size = sizeof e};
+    struct ferry_region *region;
+    struct ferry_memory m;
+    struct pair p;
+    struct side s;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &old), 0);
+    low.rlim_max = old.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &low), 0);
+    fakeverbs_fail("reg_mr", 1, ENOMEM);
+    assert_int_equal(side_open(&s, 0, NULL), FERRY_ERR_DEVICE);
+    assert_non_null(strstr(s.stub.last.hint, "RLIMIT_MEMLOCK is 64 KiB: raise it with ulimit -l unlimited"));
+    pair_open(&p, (const char *const[]){"inline_size", "8", NULL}); /* no other inline size is tried */
+    for (int i = 0; i < 2; i++) {
+        fakeverbs_fail(calls[i], 1, ENOMEM);
+        assert_int_equal(pair_connect(&p, 1, 0, 1), FERRY_ERR_TRANSPORT);
+        ops()->query_error(p.pe[0].t, 1, 1, &e);
+        assert_non_null(strstr(e.hint, "RLIMIT_MEMLOCK is 64 KiB"));
+    }
+    m = (struct ferry_memory){.size = sizeof m, .address = p.pe[0].memory, .length = 4096, .fd = -1};
+    fakeverbs_fail("reg_mr", 1, ENOMEM);
+    assert_int_equal(ops()->register_memory(p.pe[0].t, &m, &region), FERRY_ERR_NOMEM);
+    ops()->query_error(p.pe[0].t, 1, 1, &e);
+    assert_non_null(strstr(e.message, "cannot register 4096 bytes"));
+    assert_non_null(strstr(e.hint, "RLIMIT_MEMLOCK is 64 KiB"));
+    pair_close(&p);
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &old), 0);
+}
+
 /* ------------------------------------------------------------------ GPU memory */
 
 static int gpu_memory(struct ferry_memory *m)
@@ -299,13 +335,10 @@ static void test_gpu_source(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_words_at_borders),
-        cmocka_unit_test(test_cut_and_fenced),
-        cmocka_unit_test(test_chunk_limits),
-        cmocka_unit_test(test_unlike_chunks),
-        cmocka_unit_test(test_gpu_registrations),
+        cmocka_unit_test(test_chunks),           cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_words_at_borders), cmocka_unit_test(test_cut_and_fenced),
+        cmocka_unit_test(test_chunk_limits),     cmocka_unit_test(test_unlike_chunks),
+        cmocka_unit_test(test_memlock),          cmocka_unit_test(test_gpu_registrations),
         cmocka_unit_test(test_gpu_source),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
