@@ -177,11 +177,12 @@ static int takes_dmabuf(const struct fy_ib_port *p)
 {
     struct ibv_context *context = ibv_open_device(p->device);
     struct ibv_pd *pd = context ? ibv_alloc_pd(context) : NULL;
+    fy_ib_reg_dmabuf_fn *reg_dmabuf = fy_ib_reg_dmabuf();
     struct ibv_mr *mr;
     int known = 0;
 
     errno = 0;
-    mr = pd ? ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE) : NULL;
+    mr = pd && reg_dmabuf ? reg_dmabuf(pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE) : NULL;
     if (mr)
         ibv_dereg_mr(mr);
     known = mr || errno == EBADF;

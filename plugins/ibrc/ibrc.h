@@ -236,6 +236,10 @@ struct fy_ib_address fy_ib_address(struct ferry_transport *t, const struct fy_ib
 int fy_ib_register(struct ferry_transport *t, const struct ferry_memory *memory, struct ferry_region **region);
 int fy_ib_deregister(struct ferry_transport *t, struct ferry_region *region);
 void fy_ib_memory_close(struct ferry_transport *t);
+/* ibv_reg_dmabuf_mr, which libibverbs has since 34; NULL where it is older. Any thread. */
+typedef struct ibv_mr *fy_ib_reg_dmabuf_fn(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+                                           int access);
+fy_ib_reg_dmabuf_fn *fy_ib_reg_dmabuf(void);
 /* What to do about ENOMEM, with the limit's value. Writes into hint, and gives it back. */
 const char *fy_ib_memlock_hint(char *hint, size_t size);
 /* The shift of chunks, from what the devices in use register at once. */

@@ -11,9 +11,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* libibverbs has it since 34; the loader would refuse an older one if it were linked, whatever its strength. */
-typedef struct ibv_mr *reg_dmabuf_fn(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-                                     int access);
+/* The loader would refuse a library without it if it were linked, whatever its strength. */
+fy_ib_reg_dmabuf_fn *fy_ib_reg_dmabuf(void)
+{
+    return (fy_ib_reg_dmabuf_fn *)dlsym(RTLD_DEFAULT, "ibv_reg_dmabuf_mr");
+}
 
 /* A registration that is tried: a part of the memory, and why it failed. */
 struct part {
@@ -68,7 +70,7 @@ static int refused(struct ferry_transport *t, const struct fy_ib_device *d, cons
 
 static struct ibv_mr *by_dmabuf(struct ibv_pd *pd, struct part *p)
 {
-    reg_dmabuf_fn *reg_dmabuf = (reg_dmabuf_fn *)dlsym(RTLD_DEFAULT, "ibv_reg_dmabuf_mr");
+    fy_ib_reg_dmabuf_fn *reg_dmabuf = fy_ib_reg_dmabuf();
     const struct ferry_memory *m = p->memory;
     struct ibv_mr *mr;
 

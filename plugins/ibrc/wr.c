@@ -6,7 +6,7 @@
 static void build(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 {
     ex->wr_id = wr->wr_id;
-    ex->wr_flags = wr->send_flags;
+    ex->wr_flags = wr->send_flags; /* with IBV_SEND_INLINE, by which rdma_rxe knows that data are */
     if (wr->opcode == IBV_WR_RDMA_WRITE)
         ibv_wr_rdma_write(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
     else if (wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
