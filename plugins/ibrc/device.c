@@ -131,7 +131,7 @@ int fy_ib_devices_open(struct ferry_transport *t, const struct ferry_open *how)
         fy_ib_scan_none(&s, why, sizeof why);
         rc = fy_ib_fail(t, -1, FERRY_ERR_DEVICE, 0, "ferry-info --doctor says more", "%s", why);
     } else {
-        if (fy_ib_list_missing(&s, why, sizeof why))
+        if (t->my_pe == 0 && fy_ib_list_missing(&s, why, sizeof why)) /* once is enough */
             t->core->log(t->core, FERRY_LOG_WARN, "%s", why);
         rc = open_rails(t, &s, how);
     }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define ENTRIES_MAX 256
+#define HOLES_MAX   16 /* empty places in a row after which a table counts as over */
 
 static int is_ipv4(const union ibv_gid *gid)
 {
@@ -90,7 +91,7 @@ static int best(struct ibv_context *context, struct ibv_pd *pd, struct fy_ib_rai
 {
     int top = 0, n = rail->attr.gid_tbl_len < ENTRIES_MAX ? rail->attr.gid_tbl_len : ENTRIES_MAX, holes = 0;
 
-    for (int i = 0; i < n && holes < 16; i++) {
+    for (int i = 0; i < n && holes < HOLES_MAX; i++) {
         struct ibv_gid_entry e;
         int points;
         if (ibv_query_gid_ex(context, rail->port, (uint32_t)i, &e, 0)) {
@@ -137,20 +138,20 @@ static uint64_t network_of(const union ibv_gid *gid)
     return number;
 }
 
-/* The entry that will be taken, unless its handle fails. */
-static int likely(struct ibv_context *context, uint8_t port, int n, const struct fy_ib_options *o,
-                  struct ibv_gid_entry *out)
+/* The entry that will be taken, unless its handle fails; 0: none. */
+static int likely(struct ibv_context *context, uint8_t port, int n, int family, int strict, struct ibv_gid_entry *out)
 {
     int top = 0;
 
-    if (o->gid_index >= 0)
-        return ibv_query_gid_ex(context, port, (uint32_t)o->gid_index, out, 0) == 0;
-    for (int i = 0; i < n && i < ENTRIES_MAX; i++) {
+    for (int i = 0, holes = 0; i < n && i < ENTRIES_MAX && holes < HOLES_MAX; i++) {
         struct ibv_gid_entry e;
         int points;
-        if (ibv_query_gid_ex(context, port, (uint32_t)i, &e, 0))
+        if (ibv_query_gid_ex(context, port, (uint32_t)i, &e, 0)) {
+            holes++;
             continue;
-        points = score(&e, o->family, 0);
+        }
+        holes = 0;
+        points = score(&e, family, strict);
         if (points > top) {
             top = points;
             *out = e;
@@ -171,7 +172,10 @@ uint64_t fy_ib_subnet(struct ibv_context *context, uint8_t port, const struct ib
         memcpy(&prefix, e.gid.raw, 8);
         return mix(prefix, 64);
     }
-    if (!likely(context, port, attr->gid_tbl_len, o, &e))
+    if (o->gid_index >= 0 && ibv_query_gid_ex(context, port, (uint32_t)o->gid_index, &e, 0))
+        return 0;
+    if (o->gid_index < 0 && !likely(context, port, attr->gid_tbl_len, o->family, 1, &e) &&
+        !likely(context, port, attr->gid_tbl_len, o->family, 0, &e))
         return 0;
     if (is_ipv4(&e.gid))
         return network_of(&e.gid);

@@ -136,6 +136,28 @@ static void test_compare(void **state)
     reach_says(&v4, &ib, "rail 0: one port is Ethernet (RoCE), the other InfiniBand");
 }
 
+/* The target compares again with what the initiator says of the very port. */
+static void test_serve_compares(void **state)
+{
+    struct fakeverbs_shape v4 = {0}, v6 = {0};
+    struct pair p;
+
+    (void)state;
+    add(&v4, V4, IBV_GID_TYPE_ROCE_V2);
+    add(&v6, V6, IBV_GID_TYPE_ROCE_V2);
+    fakeverbs_shape(0, &v4);
+    assert_int_equal(side_open(&p.pe[0], 0, NULL), FERRY_OK);
+    fakeverbs_shape(0, &v6);
+    assert_int_equal(side_open(&p.pe[1], 1, NULL), FERRY_OK);
+    assert_int_equal(pair_connect(&p, 0, 0, 1), FERRY_ERR_UNREACHABLE);
+    struct ferry_error e = {.size = sizeof e};
+    ops()->query_error(p.pe[1].t, 0, FERRY_PEER_ALL, &e);
+    assert_non_null(
+        strstr(e.message, "channel 0 of pe 0 cannot be served by fake0:1: one GID is IPv4, the other IPv6"));
+    pair_close(&p);
+    fakeverbs_shape(0, NULL);
+}
+
 /* InfiniBand: by LID alone, from end to end of the stand-in. */
 static void test_by_lid(void **state)
 {
@@ -157,9 +179,10 @@ static void test_by_lid(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_score),     cmocka_unit_test(test_other_family),
-                                       cmocka_unit_test(test_interface), cmocka_unit_test(test_none),
-                                       cmocka_unit_test(test_compare),   cmocka_unit_test(test_by_lid)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_score),         cmocka_unit_test(test_other_family),
+                                       cmocka_unit_test(test_interface),     cmocka_unit_test(test_none),
+                                       cmocka_unit_test(test_compare),       cmocka_unit_test(test_by_lid),
+                                       cmocka_unit_test(test_serve_compares)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,6 +149,24 @@ static void test_bad_option(void **state)
     command_release(&c);
 }
 
+#ifdef WITH_IBRC
+/* By the libibverbs of this machine, whatever it has. */
+static void test_this_machine(void **state)
+{
+    (void)state;
+    struct command c = {0};
+    int status = command_run(&c, ARGS(tool, "--doctor", "-t", "ibrc"));
+    if (count_pieces(c.text, c.length, "no RDMA device: /sys/class/infiniband is ") > 0) {
+        assert_int_equal(status, 1);
+        assert_true(count_pieces(c.text, c.length, "modprobe") > 0);
+        assert_int_equal(count_pieces(c.text, c.length, "what was asked for cannot be used"), 1);
+    } else {
+        assert_int_equal(count_pieces(c.text, c.length, "the kernel has "), 1);
+    }
+    command_release(&c);
+}
+#endif
+
 static void test_usage(void **state)
 {
     static const char *const lines[][5] = {
@@ -191,7 +209,10 @@ int main(void)
 #endif
         cmocka_unit_test(test_bad_option),
         cmocka_unit_test(test_usage),
-        cmocka_unit_test(test_empty_plan)
+        cmocka_unit_test(test_empty_plan),
+#ifdef WITH_IBRC
+        cmocka_unit_test(test_this_machine),
+#endif
     };
     return tool ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }
