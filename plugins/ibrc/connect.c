@@ -265,7 +265,7 @@ static int finish(struct ferry_transport *t, struct fy_ib_channel *c, uint32_t p
     q->scratch_key = h.scratch_key;
     prebuild(c, q);
     q->next = c->connected;
-    c->connected = q;
+    __atomic_store_n(&c->connected, q, __ATOMIC_RELEASE); /* the channel's thread may be going through the list */
     __atomic_store_n(&c->qps[peer], q, __ATOMIC_RELEASE); /* query_error looks from any thread */
     t->core->log(t->core, FERRY_LOG_INFO, "channel %u to pe %u: %s:%u, queue pair 0x%x to 0x%x", c->id, peer,
                  t->devices[q->device].name, q->rail->port, q->qp->qp_num, h.qpn);

@@ -153,6 +153,12 @@ struct fy_ib_channel {
     uint64_t doorbells, signals, fences; /* counts, for tests and the log at close */
 };
 
+/* Channel thread. Queue pairs are only added, at the front, by the setup thread. */
+static inline struct fy_ib_qp *fy_ib_connected(const struct fy_ib_channel *c)
+{
+    return __atomic_load_n(&c->connected, __ATOMIC_ACQUIRE);
+}
+
 /* A queue pair that serves a peer's channel. List under the lock of the instance. */
 struct fy_ib_passive {
     struct fy_ib_passive *next;

@@ -10,7 +10,7 @@
 /* The queue itself failed: nothing on the channel will complete. */
 static int queue_lost(struct ferry_transport *t, struct fy_ib_channel *c)
 {
-    for (struct fy_ib_qp *q = c->connected; q; q = q->next) {
+    for (struct fy_ib_qp *q = fy_ib_connected(c); q; q = q->next) {
         q->quick = 0;
         fy_ib_qp_error(t, q, FERRY_ERR_DEVICE, EIO, "the completion queue cannot be polled", "look at the kernel log");
     }
@@ -77,7 +77,7 @@ static int all_passed(const struct fy_ib_channel *c, uint32_t epoch)
 {
     int bad = FERRY_OK;
 
-    for (struct fy_ib_qp *q = c->connected; q; q = q->next) {
+    for (struct fy_ib_qp *q = fy_ib_connected(c); q; q = q->next) {
         int status = status_of(q);
         if (status)
             bad = status;
@@ -90,7 +90,7 @@ static int all_passed(const struct fy_ib_channel *c, uint32_t epoch)
 static int quiet_all(struct ferry_transport *t, struct fy_ib_channel *c, uint64_t *ticket)
 {
     if (!*ticket) {
-        for (struct fy_ib_qp *q = c->connected; q && c->outstanding; q = q->next)
+        for (struct fy_ib_qp *q = fy_ib_connected(c); q && c->outstanding; q = q->next)
             fy_ib_flush(c, q); /* a failure is the queue pair's status */
         *ticket = c->epoch;
         c->epoch += c->epoch == UINT32_MAX ? 2 : 1; /* never 0 */

@@ -91,7 +91,7 @@ static __attribute__((noinline)) int make_room(struct fy_ib_channel *c, struct f
     if (q->posted - q->retired + n <= q->room && c->outstanding + n <= c->room)
         return FERRY_OK;
     if (c->outstanding + n > c->room)
-        for (struct fy_ib_qp *other = c->connected; other; other = other->next)
+        for (struct fy_ib_qp *other = fy_ib_connected(c); other; other = other->next)
             fy_ib_flush(c, other);
     return FERRY_AGAIN;
 }
