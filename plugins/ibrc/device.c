@@ -126,7 +126,7 @@ int fy_ib_devices_open(struct ferry_transport *t, const struct ferry_open *how)
     char why[256];
     int rc;
 
-    fy_ib_scan(&s, t->core, &t->options);
+    fy_ib_scan(&s, t->core, &t->options, FERRY_LOG_INFO);
     if (!s.n_usable) {
         fy_ib_scan_none(&s, why, sizeof why);
         rc = fy_ib_fail(t, -1, FERRY_ERR_DEVICE, 0, "ferry-info --doctor says more", "%s", why);

@@ -23,6 +23,7 @@ struct fy_ib_scan {
     const struct fy_ib_options *o;
     struct ibv_device **list;
     int n_devices;
+    int level; /* of what is logged */
     uint32_t n, n_usable;
     struct fy_ib_port ports[FY_IB_PORTS]; /* usable ones and others */
 };
@@ -63,7 +64,8 @@ void fy_ib_suggest(const struct fy_ib_scan *s, const char *name, char *out, size
 int fy_ib_list_missing(const struct fy_ib_scan *s, char *why, size_t why_size);
 
 /* scan.c: setup thread. Opens each device for a moment and keeps none open. */
-void fy_ib_scan(struct fy_ib_scan *s, const struct ferry_core *core, const struct fy_ib_options *o);
+/* What is skipped is logged at that level, with the reason. */
+void fy_ib_scan(struct fy_ib_scan *s, const struct ferry_core *core, const struct fy_ib_options *o, int level);
 void fy_ib_scan_end(struct fy_ib_scan *s);
 /* Why no port can be used, where to look, and what to do. */
 void fy_ib_scan_none(const struct fy_ib_scan *s, char *why, size_t why_size);

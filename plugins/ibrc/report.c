@@ -150,7 +150,7 @@ static int plan(const struct ferry_core *core, const struct ferry_report *ask, c
     if (!p)
         return rc;
     p->ask = ask;
-    fy_ib_scan(&p->s, core, o);
+    fy_ib_scan(&p->s, core, o, FERRY_LOG_DEBUG);
     p->choices = calloc(ask->n_places ? ask->n_places : 1, sizeof *p->choices);
     if (p->choices && p->s.n_usable) {
         rc = fy_ib_choose(&p->s, ask->places, ask->n_places, p->choices, why, sizeof why);
@@ -187,7 +187,7 @@ int fy_ib_report(const struct ferry_core *core, const struct ferry_report *ask)
     if (ask->kind == FERRY_REPORT_PLAN)
         return plan(core, ask, &o);
     d.root = core->option(core, "root", &root) || !root.string ? "" : root.string;
-    fy_ib_scan(&d.s, core, &o);
+    fy_ib_scan(&d.s, core, &o, FERRY_LOG_DEBUG);
     fy_ib_doctor_host(&d);
     fy_ib_doctor_ports(&d);
     fy_ib_doctor_gpu(&d);

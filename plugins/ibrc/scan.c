@@ -13,9 +13,9 @@ static void keep(struct fy_ib_scan *s, struct ibv_device *device, unsigned port,
     struct fy_ib_port *p = &s->ports[s->n];
 
     if (refused)
-        s->core->log(s->core, FERRY_LOG_DEBUG, "skips %s:%u: %s", ibv_get_device_name(device), port, refused);
+        s->core->log(s->core, s->level, "skips %s:%u: %s", ibv_get_device_name(device), port, refused);
     if (s->n == FY_IB_PORTS) {
-        s->core->log(s->core, FERRY_LOG_DEBUG, "skips %s:%u: there are more than %d ports", ibv_get_device_name(device),
+        s->core->log(s->core, s->level, "skips %s:%u: there are more than %d ports", ibv_get_device_name(device),
                      port, FY_IB_PORTS);
         return;
     }
@@ -83,11 +83,12 @@ static void scan_device(struct fy_ib_scan *s, struct ibv_device *device)
     ibv_close_device(context);
 }
 
-void fy_ib_scan(struct fy_ib_scan *s, const struct ferry_core *core, const struct fy_ib_options *o)
+void fy_ib_scan(struct fy_ib_scan *s, const struct ferry_core *core, const struct fy_ib_options *o, int level)
 {
     memset(s, 0, sizeof *s);
     s->core = core;
     s->o = o;
+    s->level = level;
     s->list = ibv_get_device_list(&s->n_devices);
     for (int i = 0; s->list && i < s->n_devices; i++)
         scan_device(s, s->list[i]);
@@ -131,7 +132,7 @@ int fy_ib_probe(const struct ferry_core *core, struct ferry_probe *out)
     out->score = 60;
     if (rc)
         return rc;
-    fy_ib_scan(&s, core, &o);
+    fy_ib_scan(&s, core, &o, FERRY_LOG_DEBUG);
     out->devices = s.n_usable;
     if (!s.n_usable)
         fy_ib_scan_none(&s, out->detail, sizeof out->detail);

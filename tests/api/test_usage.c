@@ -323,6 +323,28 @@ static void test_environment(void **state)
     assert_int_equal(ferry_finalize(NULL), FERRY_OK);
 }
 
+static void no_row(void *arg, const ferry_info_row_t *row)
+{
+    (void)row;
+    ++*(int *)arg;
+}
+
+static void test_looking_without_a_job(void **state)
+{
+    int rows = 0;
+    (void)state;
+    assert_int_equal(ferry_info("loopback", 0, NULL, NULL), FERRY_ERR_ARG);
+    assert_int_equal(ferry_doctor("loopback", NULL, NULL), FERRY_ERR_ARG);
+    assert_int_equal(ferry_plan("loopback", 2, NULL, NULL, NULL), FERRY_ERR_ARG);
+    assert_int_equal(ferry_plan("loopback", 0, NULL, no_row, &rows), FERRY_ERR_ARG);
+    assert_int_equal(ferry_doctor("loopback,loopback", no_row, &rows), FERRY_ERR_CONFIG);
+    rows = 0;
+    assert_int_equal(ferry_plan("loopback", 2, (const uint64_t[]){1, 1}, no_row, &rows), FERRY_OK);
+    assert_int_equal(rows, 0);
+    assert_int_equal(ferry_doctor("loopback", no_row, &rows), FERRY_OK);
+    assert_true(rows > 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_unknown_variable),
         cmocka_unit_test(test_attributes),
         cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_looking_without_a_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

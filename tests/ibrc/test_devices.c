@@ -242,6 +242,8 @@ static void test_skipped(void **state)
     fakeverbs_devices(2);
     fakeverbs_shape(0, &other);
     PLAN("00", NULL, NULL, "fake1", "fake1");
+    assert_int_equal(told_open(&t, &(struct host){"0", NULL}, 0, NULL, log, sizeof log), FERRY_OK);
+    assert_non_null(strstr(log, "skips fake0:1: is no InfiniBand or RoCE device\n"));
     fakeverbs_shape(1, &odd);
     assert_int_equal(told_open(&t, &(struct host){"0", NULL}, 0, NULL, log, sizeof log), FERRY_ERR_DEVICE);
     assert_non_null(strstr(t.stub.last.message, "fake0:1 is no InfiniBand or RoCE device, fake1:1 has a link layer"));
