@@ -63,6 +63,21 @@ int perf_put_rate(struct perf_channel *channel, uint64_t n)
     return in_windows(channel, n, put);
 }
 
+/* Each window is one batch, which a transport may pass on behind fewer doorbells. */
+int perf_iput_rate(struct perf_channel *channel, uint64_t n)
+{
+    const struct perf_channel at = *channel;
+    int status = FERRY_OK;
+    for (uint64_t left = n; left > 0 && status == FERRY_OK;) {
+        const uint64_t these = left < at.window ? left : at.window;
+        status = ferry_iput(at.ctx, at.inbox, at.outbox, 0, 0, at.bytes, these, at.peer);
+        if (status == FERRY_OK)
+            status = ferry_quiet(at.ctx);
+        left -= these;
+    }
+    return status;
+}
+
 static int put_value(const struct perf_channel *at, size_t place)
 {
     (void)place;

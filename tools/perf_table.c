@@ -20,6 +20,8 @@ const struct perf_test perf_tests[] = {
      perf_get_bw, NULL, NULL},
     {"put_rate", "puts, in windows", PERF_MOPS, PERF_ONE, PERF_SIZED | PERF_WINDOWS, 8, RATES, perf_put_rate, NULL,
      NULL},
+    {"iput_rate", "puts, as one ferry_iput per window", PERF_MOPS, PERF_ONE, PERF_SIZED | PERF_WINDOWS, 8, RATES,
+     perf_iput_rate, NULL, NULL},
     {"p_rate", "puts of an 8-byte value, in windows", PERF_MOPS, PERF_ONE, PERF_WINDOWS, 8, RATES, perf_p_rate, NULL,
      NULL},
     {"signal_lat", "signal that the target waits for", PERF_NS, PERF_PAIR, 0, 0, LATENCIES, perf_signal_lat, NULL,
