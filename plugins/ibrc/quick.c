@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The short way, for small puts and puts with signal on their own: everything else goes to post.c.
- * Channel thread. Each function passes its queue pair on, and keeps nothing else over the call into the device. */
+ * The short way, for small puts, on their own or in a batch, and puts with signal on their own: everything else goes to
+ * post.c. Channel thread. Each function passes its queue pair on, and keeps nothing else over the call into the device.
+ */
 #include "ibrc.h"
+
+#include <string.h>
 
 #define likely(x) __builtin_expect(!!(x), 1)
 
@@ -121,6 +124,58 @@ static __attribute__((noinline)) int wr_signal(struct fy_ib_channel *c, struct f
     return wr_post(c, q, 2);
 }
 
+/* A small put of a batch: it joins what waits for the same queue pair, or begins; the last one rings. */
+static inline int joins(const struct fy_ib_channel *c, const struct fy_ib_qp *q, const struct ferry_op *op)
+{
+    return !(op->flags & FERRY_OP_FENCED) && op->length - 1 < q->inline_max && !(c->careful | q->border) &&
+           c->waiting < FY_IB_BATCH && (!c->waiting || c->waiting_for == q) && q->posted < q->quick &&
+           c->outstanding < c->room;
+}
+
+static inline void add(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op, const void *from)
+{
+    const struct ferry_rkey *key = op->key;
+    uint64_t at = key->address + op->offset;
+    uint32_t rkey = key->at[0].bulk[q->target], i = c->waiting, length = (uint32_t)op->length;
+    struct ibv_send_wr *wr = &c->wr[i];
+
+    c->sge[i].addr = (uintptr_t)from;
+    c->sge[i].length = length;
+    wr->wr_id = next_id(c, q);
+    wr->num_sge = 1;
+    wr->opcode = IBV_WR_RDMA_WRITE;
+    wr->send_flags = IBV_SEND_INLINE;
+    wr->wr.rdma.remote_addr = at;
+    wr->wr.rdma.rkey = rkey;
+    c->waiting_for = q;
+    c->waiting = i + 1;
+    c->outstanding++;
+}
+
+/* The source may change before the doorbell. */
+static __attribute__((noinline)) int join(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
+{
+    char *place = c->stash + (size_t)c->waiting * c->stash_size;
+
+    add(c, q, op, memcpy(place, op->local, op->length));
+    return FERRY_DONE;
+}
+
+static __attribute__((noinline)) int join_word(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
+{
+    char *place = c->stash + (size_t)c->waiting * c->stash_size;
+
+    add(c, q, op, memcpy(place, op->local, 8));
+    return FERRY_DONE;
+}
+
+static __attribute__((noinline)) int join_last(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
+{
+    add(c, q, op, op->local);
+    int failed = fy_ib_ring(c);
+    return likely(!failed) ? FERRY_DONE : failed;
+}
+
 int fy_ib_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
 {
     struct fy_ib_channel *c = t->channels[channel];
@@ -128,6 +183,11 @@ int fy_ib_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op
 
     if (likely(op->kind == FERRY_OP_PUT && quick(c, q, op, 1)))
         return q->ex ? wr_put(c, q, op) : quick_put(c, q, op);
+    if (op->kind == FERRY_OP_PUT && joins(c, q, op)) {
+        if (!(op->flags & FERRY_OP_MORE))
+            return join_last(c, q, op);
+        return op->length == 8 ? join_word(c, q, op) : join(c, q, op);
+    }
     return fy_ib_rma_slow(c, q, op);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Posts N small operations, for instructions.sh to count the plugin's instructions. Arguments: wr | list, put | add |
- * set, and N. Main thread. */
+ * set | batch (puts, 32 behind a doorbell), and N. Main thread. */
 #include "pair.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ static int run(struct pair *p, const char *what, long n)
     int (*post)(struct ferry_transport *, uint32_t, const struct ferry_op *) = ops()->rma;
     struct ferry_transport *t = p->pe[0].t;
 
-    if (strcmp(what, "put") != 0) {
+    if (strcmp(what, "batch") != 0 && strcmp(what, "put") != 0) {
         op.kind = FERRY_OP_PUT_SIGNAL;
         op.amo = strcmp(what, "add") == 0 ? FERRY_AMO_ADD : FERRY_AMO_SET;
         op.width = 8;
@@ -22,6 +22,8 @@ static int run(struct pair *p, const char *what, long n)
         post = ops()->put_signal;
     }
     for (long i = 0; i < n; i++) {
+        if (*what == 'b')
+            op.flags = i % 32 == 31 ? FERRY_OP_COPY : FERRY_OP_COPY | FERRY_OP_MORE;
         if (post(t, 0, &op) < 0)
             return 1;
         if (i % 32 == 31)
@@ -37,7 +39,7 @@ int main(int argc, char **argv)
     int rc;
 
     if (argc != 4) {
-        fprintf(stderr, "usage: %s wr|list put|add|set N\n", argv[0]);
+        fprintf(stderr, "usage: %s wr|list put|batch|add|set N\n", argv[0]);
         return 64;
     }
     pair_open(&p, set);
