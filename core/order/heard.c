@@ -21,6 +21,8 @@ int fy_lane_heard(struct ferry_ctx *ctx, const struct fy_lane *lane, bool again)
         bool concerned = flow->did & FY_DID_SET(FY_DID_OUT) && (flow->lane == lane || flow->far & 1u << lane->index);
         if (!concerned || (flow->known && !again))
             continue;
+        if (atomic_load(&ctx->world->peers[pe].dead))
+            continue; /* whoever a death concerns hears of it by fy_world_check, once */
         int rc = ask(ctx, lane, pe);
         if (rc != FERRY_OK)
             return rc;

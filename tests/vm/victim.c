@@ -62,16 +62,28 @@ static double run_until_failure(struct survivor *s, double seconds)
     return -1;
 }
 
-/* The living: nothing of theirs may fail now. */
-static bool living_go_on(struct survivor *s)
+static int touch_the_living(struct survivor *s)
 {
-    int rc = ferry_acknowledge_failures(s->job);
+    int rc = FERRY_OK;
     for (int pe = 0; rc == FERRY_OK && pe < s->n; pe++)
         if (pe != s->me && pe != s->victim)
             rc = touch(s, pe, UINT64_MAX);
     for (int pe = 0; rc == FERRY_OK && pe < s->n; pe++)
         if (pe != s->me && pe != s->victim)
             rc = ferry_wait_until(s->job, &s->heap->beats[pe], FERRY_CMP_EQ, UINT64_MAX);
+    return rc;
+}
+
+/* The living: nothing of theirs may fail now. The device may have told of the death before the job did, which then tells,
+ * too. */
+static bool living_go_on(struct survivor *s)
+{
+    int rc = ferry_acknowledge_failures(s->job);
+    for (double begin = now(); s->me == 0 && now() - begin < 0.05;) /* the others wait long enough to look around */
+        ;
+    rc = rc == FERRY_OK ? touch_the_living(s) : rc;
+    if (rc == FERRY_ERR_PEER && s->record.library_status != 0 && ferry_acknowledge_failures(s->job) == FERRY_OK)
+        rc = touch_the_living(s);
     if (rc != FERRY_OK)
         printf("victim: pe %d: the living: %s\n", s->me, ferry_status_string(rc));
     return rc == FERRY_OK;
