@@ -74,15 +74,15 @@ static int touch_the_living(struct survivor *s)
     return rc;
 }
 
-/* The living: nothing of theirs may fail now. The device may have told of the death before the job did, which then tells,
- * too. */
+/* The living: nothing of theirs may fail now. The device, or a request that the victim did not answer, may have told of the
+ * death before the job did, which then tells, too. */
 static bool living_go_on(struct survivor *s)
 {
     int rc = ferry_acknowledge_failures(s->job);
     for (double begin = now(); s->me == 0 && now() - begin < 0.05;) /* the others wait long enough to look around */
         ;
     rc = rc == FERRY_OK ? touch_the_living(s) : rc;
-    if (rc == FERRY_ERR_PEER && s->record.library_status != 0 && ferry_acknowledge_failures(s->job) == FERRY_OK)
+    if (rc == FERRY_ERR_PEER && !strstr(s->record.message, "is dead") && ferry_acknowledge_failures(s->job) == FERRY_OK)
         rc = touch_the_living(s);
     if (rc != FERRY_OK)
         printf("victim: pe %d: the living: %s\n", s->me, ferry_status_string(rc));
