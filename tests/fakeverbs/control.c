@@ -171,6 +171,13 @@ void fakeverbs_inline(uint32_t most)
     pthread_mutex_unlock(&fv.lock);
 }
 
+void fakeverbs_entries(int most)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.entries = most;
+    pthread_mutex_unlock(&fv.lock);
+}
+
 void fakeverbs_atomics(enum ibv_atomic_cap cap)
 {
     pthread_mutex_lock(&fv.lock);

@@ -122,7 +122,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
     pthread_mutex_unlock(&fv.lock);
     attr->phys_port_cnt = 1;
     attr->max_qp_wr = 1024;
-    attr->max_cqe = 32767;
+    attr->max_cqe = fv.entries ? fv.entries : 32767;
     attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 16;
     return error;
 }

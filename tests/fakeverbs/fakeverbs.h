@@ -30,6 +30,7 @@ void fakeverbs_address(uint8_t add);    /* to the last byte of all GIDs, and to 
 void fakeverbs_ports(enum ibv_port_state state); /* of all ports */
 void fakeverbs_devices(int n);                   /* how many there are, 0 to 4; the start: 1, or FAKEVERBS_DEVICES */
 void fakeverbs_inline(uint32_t most);            /* what queue pairs grant */
+void fakeverbs_entries(int most);                /* of completion queues; 0: many */
 void fakeverbs_atomics(enum ibv_atomic_cap cap);
 void fakeverbs_big_endian(int replies); /* 1: the old value of an atomic comes in big-endian order */
 void fakeverbs_memory(uint64_t max_mr); /* longest registration; the start: any, or FAKEVERBS_MAX_MR */

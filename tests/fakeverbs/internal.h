@@ -102,6 +102,7 @@ struct state {
     enum ibv_port_state port_state;
     uint32_t inline_max;
     uint8_t address;
+    int entries; /* of completion queues; 0: many */
     enum ibv_atomic_cap atomics;
     int big_endian;
     uint64_t max_mr;
