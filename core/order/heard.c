@@ -19,9 +19,7 @@ int fy_lane_heard(struct ferry_ctx *ctx, const struct fy_lane *lane, bool again)
         uint32_t pe = ctx->listed[i];
         const struct fy_flow *flow = &ctx->flows[pe];
         bool concerned = flow->did & FY_DID_SET(FY_DID_OUT) && (flow->lane == lane || flow->far & 1u << lane->index);
-        /* of a dead PE the world tells, until its death is acknowledged */
-        bool told = flow->known || atomic_load(&ctx->world->peers[pe].dead);
-        if (!concerned || (told && !again))
+        if (!concerned || (flow->known && !again))
             continue;
         if (atomic_load(&ctx->world->peers[pe].dead))
             continue; /* whoever a death concerns hears of it by fy_world_check, once */
