@@ -5,7 +5,7 @@
 payload_files="libferry.so.0 tools/ferry-run tools/ferry-info tools/ferry-perf examples/hello examples/moe_dispatch
     tests/api/test_order tests/api/test_data tests/api/test_narrow tests/api/test_collective
     tests/conformance/conformance tests/vm/vm_adders tests/vm/vm_chain tests/vm/vm_flood tests/vm/vm_stale
-    tests/vm/vm_steady tests/vm/vm_victim"
+    tests/vm/vm_steady tests/vm/vm_victim tests/ibrc/ibrc_batches"
 
 # make_payload BUILD OUT
 make_payload() {
