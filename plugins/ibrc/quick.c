@@ -127,9 +127,9 @@ static __attribute__((noinline)) int wr_signal(struct fy_ib_channel *c, struct f
 /* A small put of a batch: it joins what waits for the same queue pair, or begins; the last one rings. */
 static inline int joins(const struct fy_ib_channel *c, const struct fy_ib_qp *q, const struct ferry_op *op)
 {
-    return !(op->flags & FERRY_OP_FENCED) && op->length - 1 < q->inline_max && !(c->careful | q->border) &&
-           c->waiting < FY_IB_BATCH && (!c->waiting || c->waiting_for == q) && q->posted < q->quick &&
-           c->outstanding < c->room;
+    return !(op->flags & FERRY_OP_FENCED) && op->length - 1 < q->inline_max &&
+           !(__atomic_load_n(&c->careful, __ATOMIC_RELAXED) | q->border) && c->waiting < FY_IB_BATCH &&
+           (!c->waiting || c->waiting_for == q) && q->posted < q->quick && c->outstanding < c->room;
 }
 
 static inline void add(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op, const void *from)
