@@ -167,6 +167,11 @@ static void test_chunk_limits(void **state)
     assert_non_null(strstr(e.message, "100 registrations"));
     assert_int_equal(ops()->deregister_memory(s.t, region), FERRY_OK);
     before = fakeverbs_live();
+    memory.length = 65536 * CHUNK + 1; /* nothing of it is touched */
+    assert_int_equal(ops()->register_memory(s.t, &memory, &region), FERRY_ERR_LIMIT);
+    ops()->query_error(s.t, 0, FERRY_PEER_ALL, &e);
+    assert_non_null(strstr(e.message, "RDMA device fake0 would need 65537 registrations for 268435457 bytes"));
+    memory.length = 100 * CHUNK;
     fakeverbs_fail("reg_mr", 50, ENOMEM);
     assert_int_equal(ops()->register_memory(s.t, &memory, &region), FERRY_ERR_NOMEM);
     assert_int_equal(fakeverbs_live(), before);

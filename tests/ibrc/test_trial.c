@@ -89,6 +89,18 @@ static void test_trial_fails(void **state)
     lacks_atomics(&s, "since one that was tried failed: remote access error");
 }
 
+/* A device that never answers holds open up for 2 seconds, not for ever. */
+static void test_no_answer(void **state)
+{
+    struct side s;
+
+    (void)state;
+    fakeverbs_delay(0, FAKEVERBS_ATOMICS, 0, 3600 * 1000000L);
+    assert_int_equal(side_open(&s, 0, NULL), FERRY_OK);
+    lacks_atomics(&s, "since one that was tried failed: no completion within 2 s");
+    fakeverbs_delay(0, 0, 0, 0);
+}
+
 /* One PE's device and another's CPU would not see each other's atomics on one word. */
 static void test_unlike_peers(void **state)
 {
@@ -130,8 +142,9 @@ static void test_gpu_caps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good_device), cmocka_unit_test(test_other_byte_order), cmocka_unit_test(test_claims_none),
-        cmocka_unit_test(test_trial_fails), cmocka_unit_test(test_unlike_peers),     cmocka_unit_test(test_gpu_caps),
+        cmocka_unit_test(test_no_answer),   cmocka_unit_test(test_good_device), cmocka_unit_test(test_other_byte_order),
+        cmocka_unit_test(test_claims_none), cmocka_unit_test(test_trial_fails), cmocka_unit_test(test_unlike_peers),
+        cmocka_unit_test(test_gpu_caps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
