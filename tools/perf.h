@@ -174,6 +174,7 @@ int perf_barrier_lat(struct perf_channel *channel, uint64_t n);
 int perf_put_rate(struct perf_channel *channel, uint64_t n);
 int perf_iput_rate(struct perf_channel *channel, uint64_t n);
 int perf_p_rate(struct perf_channel *channel, uint64_t n);
+int perf_put_signal_rate(struct perf_channel *channel, uint64_t n);
 int perf_add_rate(struct perf_channel *channel, uint64_t n);
 int perf_put_bw(struct perf_channel *channel, uint64_t n);
 int perf_get_bw(struct perf_channel *channel, uint64_t n);

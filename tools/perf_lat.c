@@ -4,11 +4,12 @@
 #include "perf.h"
 
 #define SPINS_PER_LOOK 4096u
+#define LOOKS_PER_QUIET 64u /* it waits for the network, and whoever waits there does not see the byte come */
 
-/* While a byte does not come: lets the library move things along, and notices a peer that is gone. */
-static int look_around(const struct perf_channel *at)
+/* While a byte does not come: lets others have the core, and notices a peer that is gone, or an own put that failed. */
+static int look_around(const struct perf_channel *at, unsigned looks)
 {
-    int status = ferry_quiet(at->ctx);
+    int status = looks % LOOKS_PER_QUIET == 0 ? ferry_quiet(at->ctx) : FERRY_OK;
     if (status != FERRY_OK)
         return status;
     sched_yield();
@@ -20,7 +21,7 @@ static int await_byte(const struct perf_channel *at, const uint8_t *byte, uint8_
     for (unsigned spins = 1; __atomic_load_n(byte, __ATOMIC_ACQUIRE) != expected; spins++) {
         if (spins % SPINS_PER_LOOK != 0)
             continue;
-        int status = look_around(at);
+        int status = look_around(at, spins / SPINS_PER_LOOK);
         if (status != FERRY_OK)
             return status;
     }

@@ -45,17 +45,26 @@ static int add_to_array(struct perf_printer *printer, const struct perf_result *
     return object ? json_array_append_new(printer->array, object) : -1;
 }
 
+/* Decimals that leave a small figure of a slow transport as exact as a large one. */
+static int decimals(const struct perf_result *result, int usual)
+{
+    return result->median < 1 ? usual + 3 : usual;
+}
+
 int perf_print_result(struct perf_printer *printer, const struct perf_result *result)
 {
     const char *unit = unit_name(result->test->unit);
+    int digits = decimals(result, printer->format == PERF_CSV ? 3 : 2);
     if (printer->format == PERF_JSON)
         return add_to_array(printer, result);
     if (printer->format == PERF_CSV)
-        printf("%s,%zu,%s,%d,%d,%" PRIu64 ",%.3f,%.3f,%.3f,%s\n", result->test->name, result->bytes, printer->transport,
-               result->pes, result->channels, result->iterations, result->min, result->median, result->p99, unit);
+        printf("%s,%zu,%s,%d,%d,%" PRIu64 ",%.*f,%.*f,%.*f,%s\n", result->test->name, result->bytes, printer->transport,
+               result->pes, result->channels, result->iterations, digits, result->min, digits, result->median, digits,
+               result->p99, unit);
     else
-        printf("%-16s %10zu %9d %11" PRIu64 " %10.2f %10.2f %10.2f  %s\n", result->test->name, result->bytes,
-               result->channels, result->iterations, result->min, result->median, result->p99, unit);
+        printf("%-16s %10zu %9d %11" PRIu64 " %10.*f %10.*f %10.*f  %s\n", result->test->name,
+               result->bytes, result->channels, result->iterations, digits, result->min, digits, result->median, digits,
+               result->p99, unit);
     return flushed();
 }
 

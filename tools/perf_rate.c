@@ -58,6 +58,17 @@ static int add(const struct perf_channel *at, size_t place)
     return ferry_atomic_add(at->ctx, perf_word(at, PERF_COUNTER), 1, at->peer);
 }
 
+static int put_and_signal(const struct perf_channel *at, size_t place)
+{
+    return ferry_put_signal_nbi(at->ctx, at->inbox + place, at->outbox + place, at->bytes, perf_word(at, PERF_SIGNAL), 1,
+                                FERRY_SIGNAL_ADD, at->peer);
+}
+
+int perf_put_signal_rate(struct perf_channel *channel, uint64_t n)
+{
+    return in_windows(channel, n, put_and_signal);
+}
+
 int perf_put_rate(struct perf_channel *channel, uint64_t n)
 {
     return in_windows(channel, n, put);

@@ -24,6 +24,8 @@ const struct perf_test perf_tests[] = {
      perf_iput_rate, NULL, NULL},
     {"p_rate", "puts of an 8-byte value, in windows", PERF_MOPS, PERF_ONE, PERF_WINDOWS, 8, RATES, perf_p_rate, NULL,
      NULL},
+    {"put_signal_rate", "puts with signal, in windows", PERF_MOPS, PERF_ONE, PERF_SIZED | PERF_WINDOWS, 8, RATES,
+     perf_put_signal_rate, NULL, NULL},
     {"signal_lat", "signal that the target waits for", PERF_NS, PERF_PAIR, 0, 0, LATENCIES, perf_signal_lat, NULL,
      NULL},
     {"put_signal_lat", "put with signal that the target waits for", PERF_NS, PERF_PAIR, PERF_SIZED, 8, LATENCIES,

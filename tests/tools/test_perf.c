@@ -65,6 +65,7 @@ static void test_all(void **state)
     } expected[] = {{"put_lat", "ns", 8, 1},     {"put_flag_lat", "ns", 8, 1},   {"put_quiet_lat", "ns", 8, 1},
                     {"get_lat", "ns", 8, 1},     {"put_bw", "GB/s", 65536, 1},   {"get_bw", "GB/s", 65536, 1},
                     {"put_rate", "Mop/s", 8, 1}, {"iput_rate", "Mop/s", 8, 1},   {"p_rate", "Mop/s", 8, 1},
+                    {"put_signal_rate", "Mop/s", 8, 1},
                     {"signal_lat", "ns", 0, 1},  {"put_signal_lat", "ns", 8, 1}, {"fetch_add_lat", "ns", 0, 1},
                     {"add_rate", "Mop/s", 0, 1}, {"cswap_lat", "ns", 0, 1},      {"quiet_idle", "ns", 0, 1},
                     {"barrier_lat", "ns", 0, 1}, {"moe_ht", "GB/s", 149440, 10}, {"moe_ll", "us", 7408, 36}};
