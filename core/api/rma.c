@@ -2,6 +2,7 @@
  * Public put, get and signal. The direct path is inline; what it leaves takes a call through the transport, and what the
  * gate stops goes the careful way in. Any thread, one at a time for a context of its own. */
 #include "../order/direct.h"
+#include "../order/quick.h"
 #include "api.h"
 
 /* Kept out of line, so that the direct path saves no registers for them. */
@@ -59,18 +60,87 @@ OUT_OF_LINE int signal_only(struct ferry_ctx *ctx, uint64_t *signal, uint64_t va
     return rc;
 }
 
+/* By the transport, where nothing stands in the way. With the arguments of the caller, whose call becomes this one. */
+OUT_OF_LINE int gated_put(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
+{
+    return put(ctx, dest, src, length, pe, true, "ferry_put");
+}
+
+OUT_OF_LINE int far_put(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
+{
+    struct ferry_op op;
+    const struct fy_lane *lane;
+    if (fy_unlikely(!fy_quick_put(ctx, dest, src, length, (uint32_t)pe, &op, &lane)))
+        return gated_put(ctx, dest, src, length, pe);
+    int rc = lane->ops->rma(lane->handle, ctx->id, &op);
+    return fy_likely(!(rc & ~FERRY_DONE)) ? FERRY_OK : fy_quick_retry(ctx, &op, rc);
+}
+
+OUT_OF_LINE int gated_put_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
+{
+    return put(ctx, dest, src, length, pe, false, "ferry_put_nbi");
+}
+
+OUT_OF_LINE int far_put_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
+{
+    struct ferry_op op;
+    const struct fy_lane *lane;
+    if (fy_unlikely(!fy_quick_put(ctx, dest, src, length, (uint32_t)pe, &op, &lane)))
+        return gated_put_nbi(ctx, dest, src, length, pe);
+    int rc = lane->ops->rma(lane->handle, ctx->id, &op);
+    return fy_likely(!(rc & ~FERRY_DONE)) ? FERRY_OK : fy_quick_retry(ctx, &op, rc);
+}
+
+OUT_OF_LINE int gated_put_signal(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
+                  int op, int pe)
+{
+    return put_signal(ctx, dest, src, length, signal, value, (unsigned)op, pe, true, "ferry_put_signal");
+}
+
+OUT_OF_LINE int far_put_signal(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
+                               int op, int pe)
+{
+    struct ferry_op post;
+    const struct fy_lane *lane;
+    if (fy_unlikely(!fy_quick_put_signal(ctx, dest, src, length, signal, value, (unsigned)op, (uint32_t)pe, &post, &lane)))
+        return gated_put_signal(ctx, dest, src, length, signal, value, op, pe);
+    int rc = lane->ops->put_signal(lane->handle, ctx->id, &post);
+    return fy_likely(!(rc & ~FERRY_DONE)) ? FERRY_OK : fy_quick_retry(ctx, &post, rc);
+}
+
+OUT_OF_LINE int gated_put_signal_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
+                  int op, int pe)
+{
+    return put_signal(ctx, dest, src, length, signal, value, (unsigned)op, pe, false, "ferry_put_signal_nbi");
+}
+
+OUT_OF_LINE int far_put_signal_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
+                                   int op, int pe)
+{
+    struct ferry_op post;
+    const struct fy_lane *lane;
+    if (fy_unlikely(!fy_quick_put_signal(ctx, dest, src, length, signal, value, (unsigned)op, (uint32_t)pe, &post, &lane)))
+        return gated_put_signal_nbi(ctx, dest, src, length, signal, value, op, pe);
+    int rc = lane->ops->put_signal(lane->handle, ctx->id, &post);
+    return fy_likely(!(rc & ~FERRY_DONE)) ? FERRY_OK : fy_quick_retry(ctx, &post, rc);
+}
+
 int ferry_put(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
 {
-    if (fy_api_open(ctx, pe) && fy_likely(fy_direct_put(ctx, dest, src, length, (uint32_t)pe)))
+    if (fy_unlikely(!fy_api_open(ctx, pe)))
+        return gated_put(ctx, dest, src, length, pe);
+    if (fy_likely(ctx->direct) && fy_likely(fy_direct_put(ctx, dest, src, length, (uint32_t)pe)))
         return FERRY_OK;
-    return put(ctx, dest, src, length, pe, true, "ferry_put");
+    return far_put(ctx, dest, src, length, pe);
 }
 
 int ferry_put_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
 {
-    if (fy_api_open(ctx, pe) && fy_likely(fy_direct_put(ctx, dest, src, length, (uint32_t)pe)))
+    if (fy_unlikely(!fy_api_open(ctx, pe)))
+        return gated_put_nbi(ctx, dest, src, length, pe);
+    if (fy_likely(ctx->direct) && fy_likely(fy_direct_put(ctx, dest, src, length, (uint32_t)pe)))
         return FERRY_OK;
-    return put(ctx, dest, src, length, pe, false, "ferry_put_nbi");
+    return far_put_nbi(ctx, dest, src, length, pe);
 }
 
 int ferry_get(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
@@ -87,18 +157,38 @@ int ferry_get_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, 
     return get(ctx, dest, src, length, pe, false, "ferry_get_nbi");
 }
 
+OUT_OF_LINE int near_put_signal(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
+                 int op, int pe)
+{
+    if (fy_unlikely(!fy_api_open(ctx, pe)))
+        return gated_put_signal(ctx, dest, src, length, signal, value, op, pe);
+    if (fy_likely(fy_direct_put_signal(ctx, dest, src, length, signal, value, (unsigned)op, (uint32_t)pe)))
+        return FERRY_OK;
+    return far_put_signal(ctx, dest, src, length, signal, value, op, pe);
+}
+
 int ferry_put_signal(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value, int op, int pe)
 {
-    if (fy_api_open(ctx, pe) && fy_likely(fy_direct_put_signal(ctx, dest, src, length, signal, value, (unsigned)op, (uint32_t)pe)))
+    if (fy_likely(fy_api_open(ctx, pe) && !ctx->direct))
+        return far_put_signal(ctx, dest, src, length, signal, value, op, pe);
+    return near_put_signal(ctx, dest, src, length, signal, value, op, pe);
+}
+
+OUT_OF_LINE int near_put_signal_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
+                 int op, int pe)
+{
+    if (fy_unlikely(!fy_api_open(ctx, pe)))
+        return gated_put_signal_nbi(ctx, dest, src, length, signal, value, op, pe);
+    if (fy_likely(fy_direct_put_signal(ctx, dest, src, length, signal, value, (unsigned)op, (uint32_t)pe)))
         return FERRY_OK;
-    return put_signal(ctx, dest, src, length, signal, value, (unsigned)op, pe, true, "ferry_put_signal");
+    return far_put_signal_nbi(ctx, dest, src, length, signal, value, op, pe);
 }
 
 int ferry_put_signal_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value, int op, int pe)
 {
-    if (fy_api_open(ctx, pe) && fy_likely(fy_direct_put_signal(ctx, dest, src, length, signal, value, (unsigned)op, (uint32_t)pe)))
-        return FERRY_OK;
-    return put_signal(ctx, dest, src, length, signal, value, (unsigned)op, pe, false, "ferry_put_signal_nbi");
+    if (fy_likely(fy_api_open(ctx, pe) && !ctx->direct))
+        return far_put_signal_nbi(ctx, dest, src, length, signal, value, op, pe);
+    return near_put_signal_nbi(ctx, dest, src, length, signal, value, op, pe);
 }
 
 int ferry_signal(ferry_ctx_t *ctx, uint64_t *signal, uint64_t value, int op, int pe)

@@ -23,6 +23,7 @@ struct fy_way {
  * fy_target_none, whose length 0 sends every operation to the slow path: no pointer is tested. */
 struct fy_target {
     size_t length; /* bytes covered */
+    uint64_t start; /* offset of the first in the heap */
     const struct ferry_rkey *key;
     void *map;     /* where this process can load and store it, or NULL */
     /* With FERRY_CAP_DIRECT, for core/order/direct.h: an offset `at` of the heap lies at direct_base + at; direct_end is the

@@ -173,6 +173,7 @@ static int fill(struct fy_heap_state *state, const struct fy_segment *segment, u
     int rc = import(state, segment, pe, t, made, &made->target.key, error);
 
     made->target.length = segment->length;
+    made->target.start = segment->start;
     made->target.segment = segment->index;
     made->target.mail = segment->kind != FERRY_MEMORY_HOST;
     if (!rc)

@@ -61,12 +61,20 @@ static void lane_fill(struct fy_lane *lane, struct fy_transport *transport, uint
     lane->must_register = !(caps->flags & FERRY_CAP_UNREGISTERED_LOCAL);
     lane->counted = (caps->flags & FERRY_CAP_REMOTE_DATA) && !(caps->flags & (FERRY_CAP_FENCED | FERRY_CAP_FENCE_CALL)) &&
                     !(caps->order & FERRY_ORDER_PUT_PUT);
-    lane->made_amo = lane->must_register || lane->counted;
-    lane->simple_max = lane->must_register || lane->finds_local || lane->counted ? 0 : caps->message_max;
+    bool plain = !lane->finds_local && !lane->counted;
+    lane->made_fetch = lane->must_register || lane->counted;
+    lane->small_max = lane->must_register && plain ? caps->copy_max : 0;
+    lane->simple_max = !plain ? 0 : lane->must_register ? caps->copy_max : caps->message_max;
+    if (lane->simple_max > caps->message_max)
+        lane->simple_max = caps->message_max;
+    lane->quick_put = lane->unordered_put | FY_DID(FY_DID_PUT);
+    lane->quick_signal = lane->unordered_put | FY_DID(FY_DID_PUT) | FY_DID(FY_DID_AMO);
+    lane->quick_max = caps->copy_max < lane->simple_max ? caps->copy_max : lane->simple_max;
     lane->get_max = caps->flags & FERRY_CAP_GET && !lane->must_register && !lane->finds_local ? caps->message_max : 0;
     lane->copy_max = caps->copy_max;
     lane->signal_native = (caps->flags & FERRY_CAP_PUT_SIGNAL) && !lane->counted;
     lane->signal_strong = caps->flags & FERRY_CAP_SIGNAL_STRONG;
+    lane->quick_kinds = lane->signal_native && lane->signal_strong ? caps->amo64 : 0;
 }
 
 void fy_world_lanes(struct fy_world *world, struct fy_transport *const *transports, size_t n)
@@ -195,6 +203,8 @@ int fy_channel_create(struct fy_world *world, bool shared, bool internal, struct
     ctx->epoch = 1;
     ctx->shared = shared || world->locked;
     ctx->internal = internal;
+    for (uint32_t i = 0; i < world->n_lanes; i++)
+        ctx->direct |= (world->lanes[i].caps->flags & FERRY_CAP_DIRECT) != 0;
     ctx->limited = world->queue_ops || world->queue_bytes;
     pthread_mutex_init(&ctx->lock, NULL);
     int rc = channel_enlist(world, ctx);

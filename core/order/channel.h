@@ -48,14 +48,18 @@ struct fy_lane {
     /* the same for a request to the mailbox, which is a put as far as the transport can tell, and is read in order */
     uint32_t unordered_request, strong_request;
     uint32_t index;
-    size_t simple_max;   /* puts up to this need neither cutting nor a region for the local side */
+    size_t simple_max;   /* puts up to this need neither cutting nor a region for the local side, */
+    uint32_t quick_kinds; /* of amo64, where put_signal is native and strong; else 0 */
+    uint32_t quick_put, quick_signal; /* FY_DID_ bits that are looked at, see quick.h */
+    size_t quick_max;    /* puts up to this may be copied by the transport and need neither cutting, region nor count */
+    size_t small_max;    /* if those up to this are copied though nobody asked; 0: where any memory may be a source */
     size_t get_max;      /* the same for gets; 0 where there are none */
     size_t copy_max;
     bool signal_native;  /* put_signal is native, */
     bool signal_strong;  /* and strong */
     bool must_register;  /* no unregistered local memory */
     bool finds_local;    /* local memory may be of a kind to which only its registration leads */
-    bool made_amo;       /* atomics go through fy_amo_made, native or not */
+    bool made_fetch;     /* fetching atomics go through fy_amo_made, native or not: the value lands in registered memory */
     bool counted;        /* strong signals are ordered by remote completion data: every put carries some */
 };
 
@@ -123,6 +127,7 @@ struct fy_flow {
     uint64_t ticket;         /* covers what was posted before `ops` and `bytes`; 0: none is open */
     uint32_t far;            /* lanes, by bit, that are connected besides `lane` */
     uint32_t known;          /* 1: a failure of the transport was reported to a caller */
+    size_t quick_max;        /* the lane's, or 0 where the core bounds what is in flight, or before it is connected */
 };
 
 struct ferry_ctx {
@@ -136,6 +141,7 @@ struct ferry_ctx {
     uint64_t epoch;      /* starts at 1, plus 1 per fence */
     uint32_t n_busy;     /* flows with an OUT bit */
     uint32_t limited;    /* the core bounds what is in flight */
+    uint32_t direct;     /* 1: some peer's memory may be reached by direct.h */
     uint32_t stored;     /* 1: stores of direct.h that no quiet has completed */
     struct fy_counters counters;
 

@@ -5,6 +5,7 @@
 
 #include "mail.h"
 #include "post.h"
+#include "quick.h"
 #include <string.h>
 
 /* Layout of the request that asks a peer's control thread to serve a connect; the blob follows. */
@@ -77,6 +78,7 @@ int fy_flow_enter(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe)
         if (rc != FERRY_OK)
             return rc;
         flow->lane = &world->lanes[lane];
+        flow->quick_max = ctx->limited ? 0 : flow->lane->quick_max;
         flow->connected = 1;
     }
     flow->did = (flow->did & ~FY_DID_SET(FY_DID_SINCE)) | (flow->did & FY_DID_SET(FY_DID_SINCE)) << FY_DID_BEFORE;
@@ -192,6 +194,12 @@ int fy_lane_retry(struct ferry_ctx *ctx, const struct fy_lane *lane, const struc
         rc = call_transport(lane, ctx->id, op);
     }
     return rc >= 0 ? rc : fy_lane_failed(ctx, lane, op->peer, op->kind, rc);
+}
+
+int fy_quick_retry(struct ferry_ctx *ctx, const struct ferry_op *op, int rc)
+{
+    rc = fy_lane_retry(ctx, ctx->flows[op->peer].lane, op, rc);
+    return rc < 0 ? rc : FERRY_OK;
 }
 
 /* Two windows: a ticket covers the older one, the newer one fills; each holds half of what is allowed. */

@@ -131,7 +131,7 @@ static inline __attribute__((always_inline)) int fy_put_flagged(struct ferry_ctx
     op.key = place.key;
     op.offset = place.offset;
     op.length = length;
-    if (blocking && length <= lane->copy_max)
+    if (length <= (blocking ? lane->copy_max : lane->small_max))
         op.flags |= FERRY_OP_COPY;
     fy_count(&ctx->counters.puts, 1);
     fy_count(&ctx->counters.bytes_put, length);
@@ -210,7 +210,7 @@ static inline __attribute__((always_inline)) int fy_amo_width(struct ferry_ctx *
     const struct fy_lane *lane = flow->lane;
     fy_count(&ctx->counters.atomics, 1);
     uint32_t native = width == 8 ? place.target->amo64 : place.target->amo32;
-    if (fy_unlikely(!(native & (old ? FERRY_AMO_FETCH_BIT(kind) : FERRY_AMO_BIT(kind))) || lane->made_amo))
+    if (fy_unlikely(!(native & (old ? FERRY_AMO_FETCH_BIT(kind) : FERRY_AMO_BIT(kind))) || (old ? lane->made_fetch : lane->counted)))
         return fy_amo_made(ctx, &(struct fy_amo_call){place, width, kind, how, operand, compare, old}, pe);
     struct ferry_op op;
     op.flags = old ? FERRY_OP_FETCH : 0;
@@ -265,6 +265,16 @@ static inline int fy_put_signal_native(struct ferry_ctx *ctx, struct fy_flow *fl
     return fy_posted(ctx, lane, op, lane->ops->put_signal(lane->handle, ctx->id, op));
 }
 
+/* What a put with signal that is longer than lane->simple_max needs to be one operation nevertheless: the registration of a
+ * source that has one, and room in one message. NULL: it is none. */
+static inline struct ferry_region *fy_signal_region(struct ferry_ctx *ctx, const struct fy_lane *lane, const void *src,
+                                                          size_t length)
+{
+    if (length > lane->caps->message_max || lane->counted || !(lane->must_register || lane->finds_local))
+        return NULL;
+    return fy_heap_region(ctx->heap, lane->index, src, length);
+}
+
 /* put_signal where the transport lacks it, or not as strong as asked: a put, then a signal behind it. */
 int fy_put_signal_made(struct ferry_ctx *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
                        unsigned how, uint32_t pe, bool blocking);
@@ -292,8 +302,10 @@ static inline int fy_put_signal(struct ferry_ctx *ctx, void *dest, const void *s
     }
     const struct fy_lane *lane = flow->lane;
     bool weak = (how & FY_SIGNAL_WEAK) != 0;
-    if (fy_unlikely(!length || !src || (how & ~FY_SIGNAL_WEAK) > 1 || !lane->signal_native || length > lane->simple_max ||
-                    !(lane->signal_strong || weak) || (blocking && length > lane->copy_max)))
+    struct ferry_region *region = NULL;
+    if (fy_unlikely(!length || !src || (how & ~FY_SIGNAL_WEAK) > 1 || !lane->signal_native ||
+                    !(lane->signal_strong || weak) || (blocking && length > lane->copy_max) ||
+                    (length > lane->simple_max && !(region = fy_signal_region(ctx, lane, src, length)))))
         return fy_put_signal_made(ctx, dest, src, length, signal, value, how, pe, blocking);
     struct fy_place place, mark;
     int rc = fy_locate(ctx, dest, length, pe, &place);
@@ -304,7 +316,7 @@ static inline int fy_put_signal(struct ferry_ctx *ctx, void *dest, const void *s
     if (fy_unlikely(how & FERRY_SIGNAL_ADD && !(mark.target->amo64 & FERRY_AMO_BIT(FERRY_AMO_ADD))))
         return fy_put_signal_made(ctx, dest, src, length, signal, value, how, pe, blocking); /* another domain's word */
     struct ferry_op op;
-    op.flags = (blocking ? FERRY_OP_COPY : 0) | (weak ? FERRY_OP_WEAK : 0);
+    op.flags = (blocking || length <= lane->small_max ? FERRY_OP_COPY : 0) | (weak ? FERRY_OP_WEAK : 0);
     rc = fy_flow_begin(ctx, flow, pe, FY_DID_PUT, &op.flags, false);
     if (fy_unlikely(rc != FERRY_OK))
         return rc;
@@ -314,7 +326,7 @@ static inline int fy_put_signal(struct ferry_ctx *ctx, void *dest, const void *s
     op.width = 8;
     op.peer = pe;
     op.local = (void *)(uintptr_t)src;
-    op.region = NULL;
+    op.region = region;
     op.key = place.key;
     op.offset = place.offset;
     op.length = length;
