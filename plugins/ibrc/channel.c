@@ -75,13 +75,14 @@ static int no_queue(struct ferry_transport *t, const struct fy_ib_device *d, int
                       "cannot create a completion queue of %d entries on %s: %s", entries, d->name, strerror(error));
 }
 
-/* An error flushes every request with a completion of its own, so there is an entry for each, and for one flush per
- * peer. */
+/* An error flushes every request with a completion of its own, so there is an entry for each, for one flush per peer, and for
+ * what the short way posts to each peer between two looks at the room. */
 static int make_queue(struct ferry_transport *t, struct fy_ib_channel *c)
 {
     struct fy_ib_device *d = &t->devices[c->device];
     uint64_t peers = t->n_pes < PEERS_AT_FULL_DEPTH ? t->n_pes : PEERS_AT_FULL_DEPTH;
-    uint64_t entries = (peers * t->depth > FY_IB_BATCH ? peers * t->depth : FY_IB_BATCH) + t->n_pes;
+    uint64_t unseen = (uint64_t)t->n_pes * (FY_IB_SIGNAL - 1);
+    uint64_t entries = (peers * t->depth > FY_IB_BATCH ? peers * t->depth : FY_IB_BATCH) + t->n_pes + unseen;
 
     if (d->attr.max_cqe > 0 && entries > (uint64_t)d->attr.max_cqe)
         entries = (uint64_t)d->attr.max_cqe;
@@ -93,6 +94,10 @@ static int make_queue(struct ferry_transport *t, struct fy_ib_channel *c)
     if (!c->cq)
         return no_queue(t, d, (int)entries, errno);
     c->room = (uint32_t)(entries - t->n_pes);
+    if (c->room >= unseen + FY_IB_BATCH)
+        c->room -= (uint32_t)unseen;
+    else
+        c->careful = 1; /* too small for the short way */
     return FERRY_OK;
 }
 

@@ -131,7 +131,7 @@ struct fy_ib_channel {
     struct fy_ib_qp *starting;  /* list; setup thread */
     struct fy_ib_qp *parked;    /* list: given up; destroying one needs the channel to itself; setup thread */
     uint32_t id, rail, device;
-    uint32_t room;        /* requests that the completion queue has room for */
+    uint32_t room;        /* requests that the completion queue has room for, besides those of the short way */
     uint32_t outstanding; /* posted and not retired, over all peers */
     uint32_t epoch;       /* grows with each ticket for all peers */
     union {               /* one look at both */

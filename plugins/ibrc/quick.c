@@ -8,13 +8,12 @@
 
 #define likely(x) __builtin_expect(!!(x), 1)
 
-/* Inline data, no flag, nothing waiting, no border, memory that the CPU reads and that lies in one chunk, room for n
- * requests without a completion. */
+/* Inline data, no flag, nothing waiting, no border, memory that the CPU reads and that lies in one chunk, n requests
+ * without a completion are allowed. The completion queue has entries for those beyond the channel's room. */
 static inline int quick(const struct fy_ib_channel *c, const struct fy_ib_qp *q, const struct ferry_op *op, uint32_t n)
 {
     return !(op->flags & (FERRY_OP_MORE | FERRY_OP_FENCED)) && op->length - 1 < q->inline_max &&
-           !(__atomic_load_n(&c->special, __ATOMIC_RELAXED) | q->border) && q->posted + n <= q->quick &&
-           c->outstanding + n <= c->room;
+           !(__atomic_load_n(&c->special, __ATOMIC_RELAXED) | q->border) && q->posted + (n - 1) < q->quick;
 }
 
 static inline uint64_t next_id(struct fy_ib_channel *c, struct fy_ib_qp *q)
@@ -79,10 +78,8 @@ static __attribute__((noinline)) int quick_signal(struct fy_ib_channel *c, struc
 }
 
 /* The same by ibv_wr_...: straight into the device's queue. */
-static inline void wr_data(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
+static inline void wr_data(struct fy_ib_channel *c, struct fy_ib_qp *q, struct ibv_qp_ex *ex, const struct ferry_op *op)
 {
-    struct ibv_qp_ex *ex = q->ex;
-
     ibv_wr_start(ex);
     ex->wr_id = next_id(c, q);
     ex->wr_flags = IBV_SEND_INLINE;
@@ -90,18 +87,20 @@ static inline void wr_data(struct fy_ib_channel *c, struct fy_ib_qp *q, const st
     ibv_wr_set_inline_data(ex, op->local, op->length);
 }
 
-static inline int wr_post(struct fy_ib_channel *c, struct fy_ib_qp *q, uint32_t n)
+static inline int wr_post(struct fy_ib_channel *c, struct fy_ib_qp *q, struct ibv_qp_ex *ex, uint32_t n)
 {
     c->outstanding += n;
     c->doorbells++;
-    int error = ibv_wr_complete(q->ex);
+    int error = ibv_wr_complete(ex);
     return likely(!error) ? FERRY_DONE : fy_ib_post_failed(q, NULL, n, error);
 }
 
 static __attribute__((noinline)) int wr_put(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
 {
-    wr_data(c, q, op);
-    return wr_post(c, q, 1);
+    struct ibv_qp_ex *ex = q->ex;
+
+    wr_data(c, q, ex, op);
+    return wr_post(c, q, ex, 1);
 }
 
 static __attribute__((noinline)) int wr_signal(struct fy_ib_channel *c, struct fy_ib_qp *q, const struct ferry_op *op)
@@ -110,7 +109,7 @@ static __attribute__((noinline)) int wr_signal(struct fy_ib_channel *c, struct f
     uint32_t rkey = op->signal_key->at[0].strict[q->target];
     struct ibv_qp_ex *ex = q->ex;
 
-    wr_data(c, q, op);
+    wr_data(c, q, ex, op);
     ex->wr_id = next_id(c, q) | FY_IB_FOR(FERRY_OP_PUT_SIGNAL);
     if (op->amo == FERRY_AMO_ADD) {
         q->atomics = q->posted;
@@ -121,7 +120,7 @@ static __attribute__((noinline)) int wr_signal(struct fy_ib_channel *c, struct f
         ibv_wr_rdma_write(ex, rkey, at);
         ibv_wr_set_inline_data(ex, (void *)(uintptr_t)&op->operand, 8);
     }
-    return wr_post(c, q, 2);
+    return wr_post(c, q, ex, 2);
 }
 
 /* A small put of a batch: it joins what waits for the same queue pair, or begins; the last one rings. */

@@ -10,16 +10,18 @@ trap 'rm -rf "$dir"' EXIT
 count() { # PROGRAM KIND N
     valgrind --tool=callgrind --collect-atstart=no --toggle-collect=measured --callgrind-out-file="$dir/out" "$1" "$2" "$3" \
         >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
-    callgrind_annotate --threshold=100 "$dir/out" | grep -E '(ibrc\.so|libferry\.so[.0-9]*)\]' | sed 's/,//g' |
-        awk '{n += $1} END {print n + 0}'
+    python3 "$(dirname "$0")/by_object.py" "$dir/out" '/(ibrc|libferry)\.so[.0-9]*$'
 }
 
 rc=0
-for row in put:150 signal:220; do
-    few=$(count "$1" "${row%:*}" 2000)
-    many=$(count "$1" "${row%:*}" 12000)
+for row in list/put:150 list/signal:235 wr/put:155 wr/signal:245; do
+    most=${row#*:} kind=${row#*/} by=${row%/*}
+    kind=${kind%:*}
+    export FERRY_IBRC_POSTING="$by"
+    few=$(count "$1" "$kind" 2000)
+    many=$(count "$1" "$kind" 12000)
     per=$(((many - few) / 10000))
-    echo "${row%:*}, from the call: $per instructions, at most ${row#*:}"
-    [ "$few" -gt 0 ] && [ "$per" -gt 0 ] && [ "$per" -le "${row#*:}" ] || rc=1
+    echo "$kind by $by, from the call: $per instructions, at most $most"
+    [ "$few" -gt 0 ] && [ "$per" -gt 0 ] && [ "$per" -le "$most" ] || rc=1
 done
 exit $rc

@@ -9,7 +9,7 @@ trap 'rm -rf "$dir"' EXIT
 # Instructions in the plugin's object for N operations.
 count() { # PROGRAM POSTING KIND N
     valgrind --tool=callgrind --callgrind-out-file="$dir/out" "$1" "$2" "$3" "$4" >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
-    callgrind_annotate --threshold=100 "$dir/out" | grep 'ibrc\.so\]' | sed 's/,//g' | awk '{n += $1} END {print n + 0}'
+    python3 "$(dirname "$0")/by_object.py" "$dir/out" '/ibrc\.so$'
 }
 
 rc=0

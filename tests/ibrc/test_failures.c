@@ -209,7 +209,7 @@ static const struct connect_step {
 } connect_steps[] = {
     {"alloc_td", 1, ENOMEM, -1, NULL, NULL}, /* the channel's objects have locks then */
     {"alloc_parent_domain", 1, ENOMEM, -1, NULL, NULL},
-    {"create_cq", 1, ENOMEM, 0, "cannot create a completion queue of 514 entries on fake0: Cannot allocate memory",
+    {"create_cq", 1, ENOMEM, 0, "cannot create a completion queue of 576 entries on fake0: Cannot allocate memory",
      "RLIMIT_MEMLOCK is "},
     {"create_qp", 1, ENOSPC, 0, "cannot create a queue pair on fake0:1: No space left on device",
      "lower FERRY_IBRC_QUEUE_DEPTH, or see the limits in ibv_devinfo -v"},

@@ -133,7 +133,7 @@ static void test_what_a_transport_lacks(void **state)
     snprintf(setting, sizeof setting, "FERRY_TRANSPORT=%s", getenv("TOOLS_MINIMAL"));
     struct command c = {.settings = ARGS(setting)};
     json_t *root = run_json(&c, ARGS(run, "-n", "2", perf, "--json", "all", "-i", "2", "--warmup", "0"));
-    assert_int_equal(json_array_size(root), 18);
+    assert_int_equal(json_array_size(root), 19);
     assert_int_equal(count_pieces(c.error_text, c.error_length, "FERRY_ERR_"), 0);
     json_decref(root);
     command_release(&c);
