@@ -47,7 +47,6 @@ static void carry_out(struct fy_world *world, struct fy_mail_source *source, con
     struct fy_reply *reply = &source->replies[number % FY_MAIL_SLOTS];
     *reply = (struct fy_reply){.number = number, .request = *r, .wave = reply->wave};
     source->n_replies++;
-    fy_fence_seen(&world->applied);
     if (r->kind == FY_MAIL_AMO) {
         apply_amo(world, reply, r);
         return;
@@ -95,6 +94,7 @@ static bool read_ring(struct fy_world *world, struct fy_mail_source *source)
     while (source->n_held < FY_MAIL_SLOTS &&
            source->replies[source->next % FY_MAIL_SLOTS].state == FY_REPLY_NONE &&
            fy_mail_unpack(area->ring[source->next % FY_MAIL_SLOTS], fy_mail_lap(source->next), &request)) {
+        fy_fence_seen(&world->applied);
         if (request.channel >= world->max_channels)
             request.covered = false; /* not from us: refused below, or harmless */
         source->held[source->n_held].request = request;
