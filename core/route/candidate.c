@@ -122,6 +122,7 @@ static bool read_options(struct fy_transport *t)
 static void probe(struct fy_transport *t)
 {
     struct ferry_error reported;
+    enum fy_outcome no = FY_NO_DEVICE;
     int status = FERRY_OK;
 
     t->probe = (struct ferry_probe){.size = sizeof(t->probe), .score = 1};
@@ -139,12 +140,14 @@ static void probe(struct fy_transport *t)
         return;
     }
     fy_services_reported(t, &reported);
+    if (status == FERRY_ERR_CONFIG)
+        no = FY_REFUSED_OPTION;
     if (t->probe.detail[0])
-        fy_candidate_refuse(t, FY_NO_DEVICE, "%s", t->probe.detail);
+        fy_candidate_refuse(t, no, "%s", t->probe.detail);
     else if (reported.message[0])
-        fy_candidate_refuse(t, FY_NO_DEVICE, "%s", reported.message);
+        fy_candidate_refuse(t, no, "%s", reported.message);
     else
-        fy_candidate_refuse(t, FY_NO_DEVICE, "its probe failed without a reason (%s)", ferry_status_string(status));
+        fy_candidate_refuse(t, no, "its probe failed without a reason (%s)", ferry_status_string(status));
 }
 
 void fy_candidate_examine(struct fy_transport *t)

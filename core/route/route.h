@@ -28,7 +28,7 @@ enum fy_outcome {
     FY_REFUSED_FILE,      /* dlopen failed: reason has dlerror */
     FY_REFUSED_NO_PLUGIN, /* no ferry_plugin_v1 of its own, or a malformed one */
     FY_REFUSED_ABI,       /* other major: reason has both numbers */
-    FY_REFUSED_OPTION,    /* a FERRY_<NAME>_… value is bad */
+    FY_REFUSED_OPTION,    /* a FERRY_<NAME>_… value is bad, by its row or by probe */
     FY_NO_DEVICE,         /* probe said no */
     FY_OPEN_FAILED,
     FY_USABLE, /* probed, not asked for */

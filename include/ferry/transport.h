@@ -386,8 +386,8 @@ struct ferry_plugin {
     const char *version; /* the plugin's own */
     const struct ferry_option *options; /* rows, or NULL */
     const struct ferry_host_ops *ops;
-    /* Looks whether an instance could be opened here. OK, or FERRY_ERR_DEVICE with probe->detail saying why not.
-     * NULL: always usable, score 1. */
+    /* Looks whether an instance could be opened here. OK, or with probe->detail saying why not FERRY_ERR_DEVICE, or, for
+     * an option's value that cannot be, FERRY_ERR_CONFIG. NULL: always usable, score 1. */
     int (*probe)(const struct ferry_core *core, struct ferry_probe *probe);
     /* Makes an instance. On failure describe it: core->error with a record, then return its status. */
     int (*open)(const struct ferry_core *core, const struct ferry_open *how, struct ferry_transport **t);

@@ -367,6 +367,16 @@ static void test_no_device(void **state)
     expect(f, "mute", FY_NO_DEVICE, FERRY_ERR_DEVICE, "its probe failed without a reason (FERRY_ERR_DEVICE)");
 }
 
+/* Or to the value of an option: then that is what is said, with another word and another hint. */
+static void test_value_refused_by_probe(void **state)
+{
+    struct fixture *f = *state;
+
+    fixture_put(f, "badvalue", NULL);
+    expect(f, "badvalue", FY_REFUSED_OPTION, FERRY_ERR_CONFIG, "FERRY_BADVALUE_SPEED=12 is more than badvalue takes");
+    assert_string_equal(f->error.hint, "correct the value, or unset it");
+}
+
 static void test_bad_value(void **state)
 {
     struct fixture *f = *state;
@@ -411,6 +421,7 @@ int main(void)
         TEST(test_unreadable),
         TEST(test_later_minor),
         TEST(test_no_device),
+        TEST(test_value_refused_by_probe),
         TEST(test_bad_value),
     };
 

@@ -58,6 +58,9 @@ static int variant_probe(const struct ferry_core *core, struct ferry_probe *prob
 #ifdef NO_DEVICE
     snprintf(probe->detail, sizeof(probe->detail), "%s", NO_DEVICE);
     return FERRY_ERR_DEVICE;
+#elif defined(BAD_VALUE)
+    snprintf(probe->detail, sizeof(probe->detail), "%s", BAD_VALUE);
+    return FERRY_ERR_CONFIG;
 #else
     return FERRY_OK;
 #endif
