@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* How ferry_info fills its rows:
  * search      name: folder
@@ -42,8 +43,12 @@ int info_explain(const char *spec, bool json, int n, const char *nodes);
 
 /* --doctor: 0, 1 if what was asked for cannot be used, or another exit status. */
 int info_doctor(const char *spec, bool json);
+/* "0,0,1,1" as the NUMA node of each of `n` PEs, to be freed; fewer: from the start again. NULL, and said: no such list. */
+uint64_t *info_nodes(const char *text, int n);
 /* The plan, printed, or into `all`. 0, or an exit status. */
-int info_plan(const char *spec, int n, const char *nodes, json_t *all);
+int info_plan(const char *spec, int n, const uint64_t *nodes, json_t *all);
+/* Whether all that was printed is out; if not, that is said. */
+bool info_written(void);
 
 /* Words, broken into indented lines; the second: the first line's indentation was printed. */
 void info_print_wrapped(const char *text, int indent);

@@ -98,32 +98,42 @@ int info_doctor(const char *spec, bool json)
         print_text(&info, good);
     }
     info_free(&info);
-    if (fflush(stdout) != 0 || ferror(stdout))
+    if (!info_written())
         return EX_IOERR;
     return good ? 0 : 1;
 }
 
 /* ------------------------------------------------------------------ the plan of --explain */
 
-/* "0,0,1,1": the NUMA node of each PE; fewer than PEs: from the start again. false: no such list. */
-static bool read_nodes(const char *text, int n, uint64_t *nodes)
+/* The bit of one PE's node; *at goes behind it and the comma. 0: none is there. */
+static uint64_t read_node(const char **at)
 {
+    char *end;
+    unsigned long node = strtoul(*at, &end, 10);
+    if (end == *at || **at == '-' || node > 63 || (*end && (*end != ',' || !end[1])))
+        return 0;
+    *at = *end ? end + 1 : end;
+    return UINT64_C(1) << node;
+}
+
+uint64_t *info_nodes(const char *text, int n)
+{
+    uint64_t *nodes = calloc((size_t)n, sizeof *nodes), node = 0;
+    const char *at = text;
     int given = 0;
-    for (const char *at = text; given < n; given++) {
-        char *end;
-        unsigned long node = strtoul(at, &end, 10);
-        if (end == at || *at == '-' || node > 63 || (*end && *end != ','))
-            return false;
-        nodes[given] = UINT64_C(1) << node;
-        if (!*end) {
-            given++;
-            break;
-        }
-        at = end + 1;
+    do {
+        node = nodes ? read_node(&at) : 0;
+        if (node && given < n)
+            nodes[given++] = node;
+    } while (node && *at);
+    if (!node) {
+        fprintf(stderr, "ferry-info: --nodes=%s is no list of NUMA nodes like 0,0,1,1\n", text);
+        free(nodes);
+        return NULL;
     }
     for (int i = given; i < n; i++)
         nodes[i] = nodes[i - given];
-    return given > 0;
+    return nodes;
 }
 
 static void print_plan(const struct info *info)
@@ -150,18 +160,10 @@ static void add_plan(const struct info *info, json_t *all)
                                              info_text_value(row->doc)));
 }
 
-int info_plan(const char *spec, int n, const char *nodes_text, json_t *all)
+int info_plan(const char *spec, int n, const uint64_t *nodes, json_t *all)
 {
     struct info info = {0};
-    uint64_t *nodes = nodes_text ? calloc((size_t)n, sizeof *nodes) : NULL;
-    int status;
-    if (nodes_text && (!nodes || !read_nodes(nodes_text, n, nodes))) {
-        fprintf(stderr, "ferry-info: --nodes=%s is no list of NUMA nodes like 0,0,1,1\n", nodes_text);
-        free(nodes);
-        return EX_USAGE;
-    }
-    status = ferry_plan(spec, n, nodes, info_row, &info);
-    free(nodes);
+    int status = ferry_plan(spec, n, nodes, info_row, &info);
     if (status == FERRY_OK && all)
         add_plan(&info, all);
     else if (status == FERRY_OK)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ferry-info --explain: per transport what is native, what the library makes, what that costs; and where no transport was
- * chosen, the same for each guise of loopback. One thread. */
+ * ferry-info --explain: per transport what is native, what the library makes, what that costs; and where no transport
+ * was chosen, the same for each guise of loopback. One thread. */
 #include "info.h"
 
 #include <jansson.h>
@@ -44,8 +44,9 @@ static json_t *as_json(const struct info *info, const char *guise)
     json_t *rows = json_array();
     size_t at = 0;
     while ((row = info_next(info, "explain", NULL, &at)))
-        json_array_append_new(rows, json_pack("{ss ss ss ss ss ss}", "transport", row->name, "guise", guise ? guise : "", "feature",
-                                              row->value, "how", row->state, "memory", row->origin, "cost", row->doc));
+        json_array_append_new(rows, json_pack("{ss ss ss ss ss ss}", "transport", row->name, "guise",
+                                              guise ? guise : "", "feature", row->value, "how", row->state, "memory",
+                                              row->origin, "cost", row->doc));
     return rows;
 }
 
@@ -98,9 +99,12 @@ static bool explained(const struct info *info)
     return info_next(info, "explain", NULL, &at) != NULL;
 }
 
-int info_explain(const char *spec, bool json, int n, const char *nodes)
+int info_explain(const char *spec, bool json, int n, const char *nodes_text)
 {
     struct info info = {0};
+    uint64_t *nodes = nodes_text ? info_nodes(nodes_text, n) : NULL;
+    if (nodes_text && !nodes)
+        return EX_USAGE;
     json_t *all = json ? json_array() : NULL;
     int rc = ask(spec, NULL, all, &info);
     if (rc == 0 && !explained(&info) && !json)
@@ -111,12 +115,13 @@ int info_explain(const char *spec, bool json, int n, const char *nodes)
     if (rc == 0 && n > 0)
         rc = info_plan(spec, n, nodes, all);
     info_free(&info);
+    free(nodes);
     if (all) {
         json_dumpf(all, stdout, JSON_INDENT(2));
         putchar('\n');
         json_decref(all);
     }
-    if (fflush(stdout) != 0 || ferror(stdout))
+    if (!info_written())
         return EX_IOERR;
     return rc != 0 ? rc : good ? 0 : 1;
 }

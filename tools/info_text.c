@@ -85,6 +85,14 @@ static void print_options(const struct info *info)
     }
 }
 
+bool info_written(void)
+{
+    bool good = fflush(stdout) == 0 && !ferror(stdout);
+    if (!good)
+        fprintf(stderr, "ferry-info: cannot write the output\n");
+    return good;
+}
+
 int info_print_text(const struct info *info)
 {
     printf("ferry %s\n", ferry_version());

@@ -186,6 +186,32 @@ static void test_usage(void **state)
     }
 }
 
+/* Nothing is shown before the list of nodes is read; and all of it is, what lies behind the last PE, too. */
+static void test_nodes_first(void **state)
+{
+    (void)state;
+    struct command c = {0};
+    assert_int_equal(command_run(&c, ARGS(tool, "--explain", "-t", "loopback", "-n", "2", "--nodes=0,1,x")), 64);
+    assert_int_equal(c.length, 0);
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "--nodes=0,1,x is no list of NUMA nodes"), 1);
+    command_release(&c);
+}
+
+/* Who gets none of it hears why. */
+static void test_closed_stdout(void **state)
+{
+    static const char *const lines[][4] = {
+        {"--doctor"}, {"--doctor", "--json"}, {"--explain"}, {"--explain", "--json"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        struct command c = {.out_fd = -1};
+        const char *argv[] = {tool, "-t", "loopback", lines[i][0], lines[i][1], NULL};
+        assert_int_equal(command_run(&c, argv), 74);
+        assert_int_equal(count_pieces(c.error_text, c.error_length, "ferry-info: cannot write the output\n"), 1);
+        command_release(&c);
+    }
+}
+
 /* loopback has no devices to choose from: a plan, but an empty one. */
 static void test_empty_plan(void **state)
 {
@@ -209,6 +235,8 @@ int main(void)
 #endif
         cmocka_unit_test(test_bad_option),
         cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_nodes_first),
+        cmocka_unit_test(test_closed_stdout),
         cmocka_unit_test(test_empty_plan),
 #ifdef WITH_IBRC
         cmocka_unit_test(test_this_machine),
