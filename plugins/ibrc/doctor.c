@@ -270,11 +270,25 @@ static void locked_memory(const struct fy_ib_doctor *d)
                    (unsigned long long)limit.rlim_cur >> 10);
 }
 
+/* Below a folder that is not there all would look as on a host without devices. */
+static void other_root(const struct fy_ib_doctor *d)
+{
+    DIR *folder = open_folder(d, "/sys");
+
+    if (folder)
+        closedir(folder);
+    else if (d->root[0])
+        fy_ib_tell(d, FERRY_FINDING_PROBLEM, "FERRY_IBRC_ROOT", "name a folder that has sys, proc and dev, or unset it",
+                   "%.100s/sys cannot be opened: %s", d->root, strerror(errno));
+}
+
 void fy_ib_doctor_host(const struct fy_ib_doctor *d)
 {
     char missing[256];
-    int n = drivers(d);
+    int n;
 
+    other_root(d);
+    n = drivers(d);
     kernel_interface(d, n);
     device_files(d);
     groups(d);

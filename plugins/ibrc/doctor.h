@@ -17,8 +17,8 @@ void fy_ib_tell(const struct fy_ib_doctor *d, uint32_t level, const char *object
                 const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* "RoCE v2, 10.0.0.1 (gid index 3)" */
 void fy_ib_address_text(const struct fy_ib_rail *rail, char *out, size_t size);
-/* Opens the device for a moment: the port's attributes and the address that would be used. FERRY_OK, or why there is
- * none. */
+/* Opens the device for a moment: the port's attributes and the address that would be used. FERRY_OK, else why there
+ * is none: FERRY_ERR_SYSTEM where it cannot be opened or asked. */
 int fy_ib_look(const struct fy_ib_scan *s, const struct fy_ib_port *p, struct fy_ib_rail *rail, char *why,
                size_t why_size);
 

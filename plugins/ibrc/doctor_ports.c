@@ -115,12 +115,15 @@ static void usable(const struct fy_ib_doctor *d, const struct fy_ib_port *p, con
 {
     struct fy_ib_rail rail;
     char why[200] = "", mtu[96];
+    int rc = fy_ib_look(&d->s, p, &rail, why, sizeof why);
 
-    if (fy_ib_look(&d->s, p, &rail, why, sizeof why)) {
+    if (rc) {
         fy_ib_tell(d, FERRY_FINDING_PROBLEM, object,
-                   "give the interface an address and set it up, or leave the port out: FERRY_IBRC_DEVICES; "
-                   "FERRY_IBRC_GID_INDEX "
-                   "names an entry",
+                   rc == FERRY_ERR_SYSTEM
+                       ? "see the kernel log, rdma.max of the cgroup and ulimit -n, or leave the port out: "
+                         "FERRY_IBRC_DEVICES"
+                       : "give the interface an address and set it up, or leave the port out: FERRY_IBRC_DEVICES; "
+                         "FERRY_IBRC_GID_INDEX names an entry",
                    "active, but %s", why);
         return;
     }

@@ -4,6 +4,7 @@
 #include "doctor.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,12 +44,12 @@ int fy_ib_look(const struct fy_ib_scan *s, const struct fy_ib_port *p, struct fy
 {
     struct ibv_context *context = ibv_open_device(p->device);
     struct ibv_pd *pd = context ? ibv_alloc_pd(context) : NULL;
-    int rc = FERRY_ERR_DEVICE;
+    int rc = FERRY_ERR_SYSTEM, error = errno;
 
     memset(rail, 0, sizeof *rail);
     rail->port = p->port;
     if (!pd)
-        snprintf(why, why_size, "the device cannot be opened");
+        snprintf(why, why_size, "the device cannot be opened: %s", strerror(error));
     else if (ibv_query_port(context, p->port, &rail->attr))
         snprintf(why, why_size, "the port cannot be queried");
     else

@@ -389,6 +389,28 @@ static void test_failing_calls(void **state)
     }
 }
 
+/* What cannot be opened has not to do with addresses. */
+static void test_no_descriptors(void **state)
+{
+    struct told t;
+
+    (void)state;
+    fakeverbs_fail("open_device", 2, EMFILE);
+    ask(&t);
+    told_is(&t, "fake0:1", FERRY_FINDING_PROBLEM, "active, but the device cannot be opened: Too many open files",
+            "ulimit -n");
+}
+
+static void test_root_that_is_not_there(void **state)
+{
+    struct told t;
+
+    (void)state;
+    told_ask(&t, FERRY_REPORT_HEALTH, &alone, (const char *const[]){"root", "/tmp/ferry-no-such", NULL});
+    told_is(&t, "FERRY_IBRC_ROOT", FERRY_FINDING_PROBLEM, "/tmp/ferry-no-such/sys cannot be opened: No such file",
+            "unset it");
+}
+
 static void test_bad_options(void **state)
 {
     struct told t;
@@ -404,9 +426,13 @@ static void test_bad_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_healthy),       TEST(test_no_driver), TEST(test_kernel_interface), TEST(test_device_file),
-        TEST(test_device_rights), TEST(test_groups),    TEST(test_locked_memory),    TEST(test_ports),
-        TEST(test_addresses),     TEST(test_mtu),       TEST(test_atomics_and_gpu),  TEST(test_failing_calls),
+        TEST(test_healthy),          TEST(test_no_driver),
+        TEST(test_kernel_interface), TEST(test_device_file),
+        TEST(test_device_rights),    TEST(test_groups),
+        TEST(test_locked_memory),    TEST(test_ports),
+        TEST(test_addresses),        TEST(test_mtu),
+        TEST(test_atomics_and_gpu),  TEST(test_failing_calls),
+        TEST(test_no_descriptors),   TEST(test_root_that_is_not_there),
         TEST(test_bad_options),
     };
 
