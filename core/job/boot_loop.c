@@ -366,7 +366,8 @@ int fy_loop_start(struct fy_boot *boot, struct ferry_error *error)
     pthread_mutex_unlock(&boot->lock);
     if (rc == 0)
         return FERRY_OK;
-    fy_error_set(error, FERRY_ERR_SYSTEM, NULL, "cannot start the control thread: %s", fy_code_text(rc, reason));
+    fy_error_set(error, FERRY_ERR_SYSTEM, "raise the limits on threads (ulimit -u) and on open files (ulimit -n)",
+                 "cannot start the control thread: %s", fy_code_text(rc, reason));
     error->library_status = rc;
     return FERRY_ERR_SYSTEM;
 }

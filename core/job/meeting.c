@@ -206,7 +206,8 @@ static int meeting_begin(struct ferry_meeting *m, const char *interface_, ferry_
     memcpy(m->secret, made.secret, sizeof(m->secret));
     int code = meeting_thread(m);
     if (code != 0) {
-        fy_error_set(error, FERRY_ERR_SYSTEM, NULL, "cannot start the meeting's thread: %s", strerror(code));
+        fy_error_set(error, FERRY_ERR_SYSTEM, "raise the limit on threads (ulimit -u)",
+                     "cannot start the meeting's thread: %s", strerror(code));
         rc = FERRY_ERR_SYSTEM;
     } else {
         memcpy(id->bytes, &made, sizeof(made));
