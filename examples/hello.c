@@ -4,6 +4,14 @@
 #include <ferry/ferry.h>
 #include <stdio.h>
 
+static int failed(ferry_job_t *job)
+{
+    struct ferry_error why = {.size = sizeof why};
+    ferry_last_error(job, &why);
+    fprintf(stderr, "pe %d: %s\n", ferry_my_pe(job), why.message);
+    return 1;
+}
+
 int main(void)
 {
     ferry_job_t *job;
@@ -14,11 +22,13 @@ int main(void)
     char text[64], *greeting = ferry_calloc(job, 1, 64);
     uint64_t *arrived = ferry_calloc(job, 1, sizeof *arrived);
     if (!greeting || !arrived)
-        return 1;
+        return failed(job);
     snprintf(text, sizeof text, "hello from pe %d", me);
     int rc = ferry_put_signal(ctx, greeting, text, sizeof text, arrived, 1, FERRY_SIGNAL_ADD, right);
     if (rc == FERRY_OK)
         rc = ferry_wait_until(job, arrived, FERRY_CMP_GE, 1);
+    if (rc != FERRY_OK)
+        return failed(job);
     printf("pe %d got: %s\n", me, greeting);
-    return ferry_finalize(job) == FERRY_OK && rc == FERRY_OK ? 0 : 1;
+    return ferry_finalize(job) == FERRY_OK ? 0 : 1;
 }
