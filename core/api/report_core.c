@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the library itself needs of the host: cores, open files, address space, huge pages, an interface to meet on.
+ * What the library itself needs of the host: cores, open files, address space, huge pages, an interface to meet on; and
+ * whether a job could start with the options.
  * Any thread; reads limits and /sys, changes nothing. */
 #include "report.h"
 
@@ -98,10 +99,28 @@ static void interface(const struct fy_findings *to, const struct fy_options *opt
 
 static void gpu(const struct fy_findings *to, const struct fy_options *options)
 {
-    const char *address = fy_options_string(options, "gpu");
-    if (!fy_job_gpu_ok(address))
-        fy_finding(to, FERRY_FINDING_PROBLEM, "gpu", "nvidia-smi --query-gpu=pci.bus_id --format=csv prints them",
-                   "FERRY_GPU is '%s', which is no PCI address like 0000:3b:00.0", address);
+    static const char advice[] = "nvidia-smi --query-gpu=pci.bus_id --format=csv prints them";
+    const char *text = fy_options_string(options, "gpu");
+    char address[sizeof(((struct ferry_place *)0)->gpu)], path[64];
+    bool good = fy_job_gpu(text, address, sizeof(address));
+    snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", address);
+    if (!good)
+        fy_finding(to, FERRY_FINDING_PROBLEM, "gpu", advice,
+                   "FERRY_GPU is '%.40s', which is no PCI address like 0000:3b:00.0", text);
+    else if (*address && access(path, F_OK) != 0)
+        fy_finding(to, FERRY_FINDING_WARNING, "gpu", advice,
+                   "FERRY_GPU is %s, and this host shows no such PCI device: transports cannot take what is near it",
+                   address);
+}
+
+static void bounds(const struct fy_findings *to, const struct fy_options *options)
+{
+    struct ferry_error error = {0};
+    if (fy_job_bounds(options, &error) != FERRY_OK)
+        fy_finding(to, FERRY_FINDING_PROBLEM, "options", "docs/configuration.md has the bounds", "%s", error.message);
+    if (fy_options_number(options, "heap_size") == 0)
+        fy_finding(to, FERRY_FINDING_PROBLEM, "options", "give a size, such as 64G",
+                   "FERRY_HEAP_SIZE is 0, and a heap needs address space");
 }
 
 void fy_report_core(const struct fy_findings *to, const struct fy_options *options)
@@ -112,4 +131,5 @@ void fy_report_core(const struct fy_findings *to, const struct fy_options *optio
     huge_pages(to);
     interface(to, options);
     gpu(to, options);
+    bounds(to, options);
 }

@@ -43,24 +43,28 @@ static bool node_meets(unsigned node, const cpu_set_t *cores)
     return meets(list, cores);
 }
 
+/* nvidia-smi writes 00000000:3B:00.0 where the kernel has 0000:3b:00.0. */
+bool fy_job_gpu(const char *text, char *address, size_t size)
+{
+    unsigned domain, bus, device, function;
+    int end = 0;
+    address[0] = '\0';
+    if (!*text)
+        return true;
+    if (sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &end) != 4 || text[end])
+        return false;
+    return snprintf(address, size, "%04x:%02x:%02x.%x", domain, bus, device, function) < (int)size;
+}
+
 void fy_job_here(struct ferry_place *place, const struct fy_options *options)
 {
     cpu_set_t cores;
     *place = (struct ferry_place){.size = sizeof(*place)};
-    snprintf(place->gpu, sizeof(place->gpu), "%.15s", fy_options_string(options, "gpu"));
+    if (!fy_job_gpu(fy_options_string(options, "gpu"), place->gpu, sizeof(place->gpu)))
+        place->gpu[0] = '\0';
     if (sched_getaffinity(0, sizeof(cores), &cores) != 0)
         return; /* more cores than a cpu_set_t has: not known */
     for (unsigned node = 0; node < NODES; node++)
         if (node_meets(node, &cores))
             place->nodes |= UINT64_C(1) << node;
-}
-
-bool fy_job_gpu_ok(const char *address)
-{
-    unsigned domain, bus, device, function;
-    int end = 0;
-    if (!*address)
-        return true;
-    return strlen(address) < sizeof(((struct ferry_place *)0)->gpu) &&
-           sscanf(address, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &end) == 4 && !address[end];
 }

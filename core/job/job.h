@@ -60,8 +60,10 @@ int fy_job_agree(struct ferry_job *job, int mine, struct ferry_error *error);
 
 /* here.c: where the calling thread may run, and the GPU that the options name. */
 void fy_job_here(struct ferry_place *place, const struct fy_options *options);
-/* Empty, or a PCI address. */
-bool fy_job_gpu_ok(const char *address);
+/* Empty, or a PCI address, which is then written as the kernel does. `size`: that of ferry_place's. */
+bool fy_job_gpu(const char *text, char *address, size_t size);
+/* Numbers that no row of an option can bound. FERRY_OK, or FERRY_ERR_CONFIG and the record. */
+int fy_job_bounds(const struct fy_options *options, struct ferry_error *error);
 
 /* The same for any later step: FERRY_OK only if it is OK on every PE. */
 int fy_job_same_fate(struct ferry_job *job, int mine, const char *step, struct ferry_error *error);

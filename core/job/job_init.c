@@ -27,6 +27,22 @@ static int no_memory(struct ferry_error *error, const char *what)
     return FERRY_ERR_NOMEM;
 }
 
+int fy_job_bounds(const struct fy_options *options, struct ferry_error *error)
+{
+    long long queue_ops = fy_options_number(options, "queue_ops"), channels = fy_options_number(options, "channels");
+    long long bounce = fy_options_number(options, "bounce_size");
+    if (queue_ops < 0 || queue_ops > INT32_MAX)
+        fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_QUEUE_OPS is %lld, accepted are 0 to %d", queue_ops,
+                     INT32_MAX);
+    else if (channels < 1 || channels > 65534)
+        fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_CHANNELS is %lld, accepted are 1 to 65534", channels);
+    else if (bounce < 8192)
+        fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_BOUNCE_SIZE is %lld, the least is 8192", bounce);
+    else
+        return FERRY_OK;
+    return FERRY_ERR_CONFIG;
+}
+
 static int read_options(struct ferry_job *job, const ferry_attr_t *attr, struct ferry_error *error)
 {
     fy_log_init(&job->log);
@@ -41,32 +57,21 @@ static int read_options(struct ferry_job *job, const ferry_attr_t *attr, struct 
         return rc;
     job->log.level = (int)fy_options_number(&job->options, "log");
     job->world.timeout = fy_options_seconds(&job->options, "timeout");
-    int64_t queue_ops = fy_options_number(&job->options, "queue_ops");
-    if (queue_ops < 0 || queue_ops > INT32_MAX) {
-        fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_QUEUE_OPS is %lld, accepted are 0 to %d", (long long)queue_ops,
-                     INT32_MAX);
-        return FERRY_ERR_CONFIG;
-    }
-    job->world.queue_ops = (uint32_t)queue_ops;
+    rc = fy_job_bounds(&job->options, error);
+    if (rc != FERRY_OK)
+        return rc;
+    job->world.queue_ops = (uint32_t)fy_options_number(&job->options, "queue_ops");
     const char *gpu = fy_options_string(&job->options, "gpu");
-    if (!fy_job_gpu_ok(gpu)) {
+    char address[sizeof(((struct ferry_place *)0)->gpu)];
+    if (!fy_job_gpu(gpu, address, sizeof(address))) {
         fy_error_set(error, FERRY_ERR_CONFIG, "nvidia-smi --query-gpu=pci.bus_id --format=csv prints them",
                      "FERRY_GPU is '%.40s', which is no PCI address like 0000:3b:00.0", gpu);
         return FERRY_ERR_CONFIG;
     }
     job->world.queue_bytes = (uint64_t)fy_options_number(&job->options, "queue_bytes");
-    int64_t channels = fy_options_number(&job->options, "channels");
-    if (channels < 1 || channels > 65534) {
-        fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_CHANNELS is %lld, accepted are 1 to 65534", (long long)channels);
-        return FERRY_ERR_CONFIG;
-    }
-    job->world.user_channels = (uint32_t)channels;
-    job->world.max_channels = (uint32_t)channels + 2; /* the barrier has one of its own, and the mailbox */
+    job->world.user_channels = (uint32_t)fy_options_number(&job->options, "channels");
+    job->world.max_channels = job->world.user_channels + 2; /* the barrier has one of its own, and the mailbox */
     job->world.bounce = (size_t)fy_options_number(&job->options, "bounce_size") & ~(size_t)127;
-    if (job->world.bounce < 8192) {
-        fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_BOUNCE_SIZE is %zu, the least is 8192", job->world.bounce);
-        return FERRY_ERR_CONFIG;
-    }
     return FERRY_OK;
 }
 
@@ -97,8 +102,8 @@ static int place_from_environment(struct ferry_job *job, struct place *place, st
     if (size == 1)
         return FERRY_OK;
     if (ferry_uniqueid_from_text(id, &place->parsed) != FERRY_OK) {
-        fy_error_set(error, FERRY_ERR_CONFIG, "start the program with ferry-run",
-                     "FERRY_ID is %s", id[0] ? "not a unique id in hexadecimal" : "not set, and FERRY_SIZE is above 1");
+        fy_error_set(error, FERRY_ERR_CONFIG, "start the program with ferry-run", "FERRY_ID is %s",
+                     id[0] ? "not a unique id in hexadecimal" : "not set, and FERRY_SIZE is above 1");
         return FERRY_ERR_CONFIG;
     }
     place->id = &place->parsed;
@@ -109,7 +114,8 @@ static int place_from_attributes(const ferry_attr_t *attr, struct place *place, 
 {
     const char *missing = NULL;
     if (attr->n_pes < 1 || attr->rank < 0 || attr->rank >= attr->n_pes) {
-        fy_error_set(error, FERRY_ERR_ARG, NULL, "attribute rank %d is not below n_pes %d, or negative", attr->rank, attr->n_pes);
+        fy_error_set(error, FERRY_ERR_ARG, NULL, "attribute rank %d is not below n_pes %d, or negative", attr->rank,
+                     attr->n_pes);
         return FERRY_ERR_ARG;
     }
     if (attr->bootstrap == FERRY_BOOTSTRAP_UNIQUEID && !attr->id)
@@ -134,7 +140,8 @@ static int find_place(struct ferry_job *job, const ferry_attr_t *attr, struct pl
         return place_from_environment(job, place, error);
     if (attr->bootstrap == FERRY_BOOTSTRAP_UNIQUEID || attr->bootstrap == FERRY_BOOTSTRAP_FUNCTIONS)
         return place_from_attributes(attr, place, error);
-    fy_error_set(error, FERRY_ERR_ARG, NULL, "attribute bootstrap is %d, which is none of enum ferry_bootstrap", attr->bootstrap);
+    fy_error_set(error, FERRY_ERR_ARG, NULL, "attribute bootstrap is %d, which is none of enum ferry_bootstrap",
+                 attr->bootstrap);
     return FERRY_ERR_ARG;
 }
 
@@ -170,8 +177,8 @@ static void unwatch_fd(void *job, int fd)
 
 static void warn_unknown(struct ferry_job *job)
 {
-    static const char *const foreign[] = {"FERRY_IBRC_", "FERRY_LIBFABRIC_", "FERRY_UCX_", "FERRY_LOOPBACK_", "FERRY_CHAOS_",
-                                          "FERRY_COUNT_", NULL};
+    static const char *const foreign[] = {"FERRY_IBRC_",  "FERRY_LIBFABRIC_", "FERRY_UCX_", "FERRY_LOOPBACK_",
+                                          "FERRY_CHAOS_", "FERRY_COUNT_",     NULL};
     const struct fy_options **known = calloc(job->route->n_candidates + 2, sizeof(*known));
     if (!known)
         return;
@@ -186,8 +193,11 @@ static void warn_unknown(struct ferry_job *job)
 
 static int select_transports(struct ferry_job *job, struct ferry_error *error)
 {
-    struct fy_route_services services = {.arg = job, .watch_fd = watch_fd, .unwatch_fd = unwatch_fd,
-                                         .error = fy_job_transport_error, .deliver = fy_job_deliver};
+    struct fy_route_services services = {.arg = job,
+                                         .watch_fd = watch_fd,
+                                         .unwatch_fd = unwatch_fd,
+                                         .error = fy_job_transport_error,
+                                         .deliver = fy_job_deliver};
     int rc = fy_route_create(&job->log, &job->source, &services, &job->route);
     if (rc != FERRY_OK)
         return no_memory(error, "the table of transports");
@@ -217,9 +227,14 @@ static int meet(struct ferry_job *job, const struct place *place, struct ferry_e
 
 static int open_transports(struct ferry_job *job, struct ferry_error *error)
 {
-    struct ferry_open how = {.size = sizeof(how), .my_pe = job->world.my_pe, .n_pes = job->world.n_pes,
-                             .max_channels = job->world.max_channels, .job_id = job->job_id,
-                             .places = job->places, .n_places = job->local_pes, .my_place = job->my_place};
+    struct ferry_open how = {.size = sizeof(how),
+                             .my_pe = job->world.my_pe,
+                             .n_pes = job->world.n_pes,
+                             .max_channels = job->world.max_channels,
+                             .job_id = job->job_id,
+                             .places = job->places,
+                             .n_places = job->local_pes,
+                             .my_place = job->my_place};
     memcpy(how.secret, job->secret, sizeof(how.secret));
     int rc = fy_route_open(job->route, &how, fy_options_string(&job->options, "hooks"), error);
     if (rc == FERRY_OK)
@@ -227,7 +242,8 @@ static int open_transports(struct ferry_job *job, struct ferry_error *error)
     return fy_job_same_fate(job, rc, "opening of transports", error);
 }
 
-static int heap_allgather(void *arg, const void *mine, void *all, size_t length, const char *step, struct ferry_error *error)
+static int heap_allgather(void *arg, const void *mine, void *all, size_t length, const char *step,
+                          struct ferry_error *error)
 {
     struct ferry_job *job = arg;
     return fy_boot_allgather(job->boot, mine, all, length, step, job->running ? 0 : job->world.timeout, error);
@@ -281,7 +297,8 @@ static int make_channels(struct ferry_job *job, struct ferry_error *error)
     job->barrier.words = words;
     rc = fy_channel_create(&job->world, true, true, &job->default_ctx, error);
     if (rc == FERRY_OK)
-        rc = fy_channel_create(&job->world, true, true, &job->barrier.ctx, error); /* threads of several teams share it */
+        rc = fy_channel_create(&job->world, true, true, &job->barrier.ctx,
+                               error); /* threads of several teams share it */
     if (job->default_ctx)
         job->default_ctx->job = job;
     job->world.waiters = job->default_ctx;

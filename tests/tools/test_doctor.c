@@ -124,6 +124,30 @@ static void test_bad_host(void **state)
     command_release(&few);
 }
 
+/* What ferry_init would refuse, and what it could only ignore. */
+static void test_values_that_no_job_takes(void **state)
+{
+    static const struct {
+        const char *set, *object, *level, *says;
+        int status;
+    } values[] = {
+        {"FERRY_CHANNELS=100000", "options", "problem", "FERRY_CHANNELS is 100000, accepted are 1 to 65534", 1},
+        {"FERRY_QUEUE_OPS=-1", "options", "problem", "FERRY_QUEUE_OPS is -1", 1},
+        {"FERRY_BOUNCE_SIZE=8191", "options", "problem", "FERRY_BOUNCE_SIZE is 8191, the least is 8192", 1},
+        {"FERRY_HEAP_SIZE=0", "options", "problem", "FERRY_HEAP_SIZE is 0", 1},
+        {"FERRY_GPU=0000FFFE:FD:1E.7", "gpu", "warning", "FERRY_GPU is fffe:fd:1e.7, and this host shows no such", 0},
+        {"FERRY_GPU=12345678:FD:1E.7", "gpu", "problem", "which is no PCI address", 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        struct command c = {.settings = ARGS(values[i].set)};
+        json_t *root = doctor(&c, "loopback", values[i].status);
+        level_is(root, "core", values[i].object, values[i].level, values[i].says, "");
+        json_decref(root);
+        command_release(&c);
+    }
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* these need an address space without limit */
 static void test_address_space(void **state)
 {
@@ -235,6 +259,7 @@ int main(void)
 #endif
         cmocka_unit_test(test_bad_option),
         cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_values_that_no_job_takes),
         cmocka_unit_test(test_nodes_first),
         cmocka_unit_test(test_closed_stdout),
         cmocka_unit_test(test_empty_plan),
