@@ -15,6 +15,7 @@ const struct rule_group fy_rule_groups[] = {
     {"wait", fy_rules_wait},
     {"contexts", fy_rules_contexts},
     {"life", fy_rules_life},
+    {"death", fy_rules_death},
     {NULL, NULL},
 };
 /* clang-format on */

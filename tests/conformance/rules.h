@@ -28,7 +28,8 @@ struct rule {
 /* Each ends with a rule whose id is NULL. */
 extern const struct rule fy_rules_completion[], fy_rules_data[], fy_rules_atomics[], fy_rules_kinds[], fy_rules_sizes[],
     fy_rules_places[];
-extern const struct rule fy_rules_order[], fy_rules_signals[], fy_rules_wait[], fy_rules_contexts[], fy_rules_life[];
+extern const struct rule fy_rules_order[], fy_rules_signals[], fy_rules_wait[], fy_rules_contexts[], fy_rules_life[],
+    fy_rules_death[];
 
 struct rule_group {
     const char *name;
