@@ -32,6 +32,10 @@ expect 1 "no RDMA device" env FERRY_TRANSPORT=ibrc "$hello"
 expect 1 "/sys/class/infiniband" env FERRY_TRANSPORT=ibrc "$hello"
 expect 0 "got: hello" "$run" -n 2 "$hello" # auto passes on
 
+# ibv_reg_dmabuf_mr is looked up when the plugin runs, in a program that is not linked with libibverbs
+expect 0 "fake0 GPU memory registers dmabufs" env FAKEVERBS_DEVICES=1 "$info" --doctor -t ibrc
+expect 0 "fake0 GPU memory neither dmabufs nor" env FAKEVERBS_DEVICES=1 FAKEVERBS_OFFERS=0 "$info" --doctor -t ibrc
+
 export FAKEVERBS_DEVICES=2 FAKEVERBS_SHARED="$shared/wires" FERRY_TRANSPORT=ibrc
 expect 0 "0 problems: what was asked for can be used" "$info" --doctor
 expect 0 "pe 0 fake0:1, RoCE v2, 10.0.0.1 (gid index 1): all channels" "$info" --explain -n 2
