@@ -3,6 +3,7 @@
  * Setup thread. */
 #include "devices.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -53,6 +54,26 @@ static int open_device(struct ferry_transport *t, struct ibv_device *device, uin
                       strerror(error));
 }
 
+int fy_ib_no_pkey(struct ibv_context *context, uint8_t port, int index)
+{
+    __be16 key;
+
+    return ibv_query_pkey(context, port, index, &key) == 0 && (be16toh(key) & 0x7fff) == 0;
+}
+
+/* rdma_rxe would take any index, and devices take one whose place is empty. */
+static int check_pkey(struct ferry_transport *t, const struct fy_ib_device *d, const struct fy_ib_rail *rail)
+{
+    int index = t->options.pkey_index, places = rail->attr.pkey_tbl_len;
+
+    if (index < places && !fy_ib_no_pkey(d->context, rail->port, index))
+        return FERRY_OK;
+    return fy_ib_fail(t, -1, FERRY_ERR_CONFIG, 0, "see /sys/class/infiniband/*/ports/*/pkeys",
+                      "port %s:%u: there is no partition key at index %d (FERRY_IBRC_PKEY_INDEX), the table has %d "
+                      "places%s",
+                      d->name, rail->port, index, places, index < places ? " and this one is empty" : "");
+}
+
 static int open_rail(struct ferry_transport *t, const struct fy_ib_port *f)
 {
     struct fy_ib_rail *rail = &t->rails[t->n_rails];
@@ -68,11 +89,9 @@ static int open_rail(struct ferry_transport *t, const struct fy_ib_port *f)
     if (rc)
         return fy_ib_fail(t, -1, FERRY_ERR_DEVICE, rc, "look at the kernel log", "cannot query port %s:%u: %s", d->name,
                           f->port, strerror(rc));
-    if (t->options.pkey_index >= rail->attr.pkey_tbl_len) /* rdma_rxe would take any */
-        return fy_ib_fail(
-            t, -1, FERRY_ERR_CONFIG, 0, "see /sys/class/infiniband/*/ports/*/pkeys",
-            "port %s:%u: there is no partition key at index %d (FERRY_IBRC_PKEY_INDEX), the table has %u places",
-            d->name, f->port, t->options.pkey_index, rail->attr.pkey_tbl_len);
+    rc = check_pkey(t, d, rail);
+    if (rc)
+        return rc;
     rc = fy_ib_gid(d->context, d->pd, &t->options, rail, why, sizeof why);
     if (rc)
         return fy_ib_fail(t, -1, rc, 0, "see ibv_devinfo -v for the GID table; FERRY_IBRC_GID_INDEX picks an entry",

@@ -111,6 +111,21 @@ static void check_mtu(const struct fy_ib_doctor *d, const struct fy_ib_port *p, 
         fy_ib_tell(d, FERRY_FINDING_OK, object, "", "packets carry %d bytes", 128 << rail->attr.active_mtu);
 }
 
+/* The key as the kernel shows it: 0x7fff, or 0x0000 of a place that is empty. */
+static void check_pkey(const struct fy_ib_doctor *d, const struct fy_ib_port *p, const struct fy_ib_rail *rail,
+                       const char *object)
+{
+    int index = d->s.o->pkey_index, places = rail->attr.pkey_tbl_len, empty;
+    char line[32];
+
+    empty = fy_ib_read(d, line, sizeof line, "/sys/class/infiniband/%s/ports/%u/pkeys/%d", p->name, p->port, index) &&
+            (strtoul(line, NULL, 16) & 0x7fff) == 0;
+    if (index >= places || empty)
+        fy_ib_tell(d, FERRY_FINDING_PROBLEM, object, "see /sys/class/infiniband/*/ports/*/pkeys",
+                   "there is no partition key at index %d (FERRY_IBRC_PKEY_INDEX), the table has %d places%s", index,
+                   places, index < places ? " and this one is empty" : "");
+}
+
 static void usable(const struct fy_ib_doctor *d, const struct fy_ib_port *p, const char *object)
 {
     struct fy_ib_rail rail;
@@ -128,10 +143,7 @@ static void usable(const struct fy_ib_doctor *d, const struct fy_ib_port *p, con
         return;
     }
     check_address(d, &rail, object);
-    if (d->s.o->pkey_index >= rail.attr.pkey_tbl_len)
-        fy_ib_tell(d, FERRY_FINDING_PROBLEM, object, "see /sys/class/infiniband/*/ports/*/pkeys",
-                   "there is no partition key at index %d (FERRY_IBRC_PKEY_INDEX), the table has %u places",
-                   d->s.o->pkey_index, rail.attr.pkey_tbl_len);
+    check_pkey(d, p, &rail, object);
     snprintf(mtu, sizeof mtu, "%s MTU", object);
     check_mtu(d, p, &rail, mtu);
 }

@@ -103,6 +103,20 @@ static const char *port_change(enum ibv_event_type type)
     }
 }
 
+static void pkeys_changed(struct fy_ib_device *d, struct fy_ib_rail *rail, const char *what)
+{
+    int index = d->t->options.pkey_index;
+
+    if (fy_ib_no_pkey(d->context, rail->port, index))
+        d->t->core->log(
+            d->t->core, FERRY_LOG_WARN,
+            "port %s:%u %s, and none at index %d (FERRY_IBRC_PKEY_INDEX): what goes through it will be lost, "
+            "ask the subnet manager for the partition",
+            d->name, rail->port, what, index);
+    else
+        look_again(d, rail, what);
+}
+
 static void port_event(struct fy_ib_device *d, enum ibv_event_type type, int port, const char *what)
 {
     int used = 0;
@@ -116,6 +130,8 @@ static void port_event(struct fy_ib_device *d, enum ibv_event_type type, int por
             went_down(d, rail);
         else if (type == IBV_EVENT_PORT_ACTIVE)
             came_up(d, rail);
+        else if (type == IBV_EVENT_PKEY_CHANGE)
+            pkeys_changed(d, rail, what);
         else
             look_again(d, rail, what);
     }

@@ -221,6 +221,9 @@ int fy_ib_options(const struct ferry_core *core, struct fy_ib_options *o, char *
 /* device.c: setup thread. */
 int fy_ib_devices_open(struct ferry_transport *t, const struct ferry_open *how);
 void fy_ib_devices_close(struct ferry_transport *t);
+/* 1: the place in the table of partition keys is empty; where it cannot be read, nothing is known against it. Setup or
+ * control thread. */
+int fy_ib_no_pkey(struct ibv_context *context, uint8_t port, int index);
 
 /* trial.c: setup thread, in open: what devices inline, and whether their atomics can be used */
 int fy_ib_try(struct ferry_transport *t);

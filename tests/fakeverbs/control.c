@@ -11,6 +11,7 @@
 struct state fv = {.lock = PTHREAD_MUTEX_INITIALIZER,
                    .devices = 1,
                    .port_state = IBV_PORT_ACTIVE,
+                   .pkey = 0xffff,
                    .inline_max = 512,
                    .atomics = IBV_ATOMIC_HCA,
                    .max_mr = UINT64_MAX,
@@ -147,6 +148,13 @@ void fakeverbs_address(uint8_t add)
 {
     pthread_mutex_lock(&fv.lock);
     fv.address = add;
+    pthread_mutex_unlock(&fv.lock);
+}
+
+void fakeverbs_pkey(uint16_t key)
+{
+    pthread_mutex_lock(&fv.lock);
+    fv.pkey = key;
     pthread_mutex_unlock(&fv.lock);
 }
 

@@ -10,7 +10,8 @@
 
 /* The nth next call (1: the next, 0: each from now on) of `call` fails with `error`. Names: get_device_list,
  * open_device, query_device, query_port, query_gid, alloc_pd, create_cq, reg_mr, create_qp, create_ah, modify_init,
- * modify_rtr, modify_rts, post_send, poll_cq, alloc_td, alloc_parent_domain, reg_dmabuf_mr. error 0: none fails. */
+ * modify_rtr, modify_rts, query_pkey, post_send, poll_cq, alloc_td, alloc_parent_domain, reg_dmabuf_mr. error 0: none
+ * fails. */
 void fakeverbs_fail(const char *call, int nth, int error);
 int fakeverbs_unused(void); /* 1: that call has not come yet */
 /* The nth next request completes with this status, and its queue pair goes into the error state. */
@@ -28,6 +29,7 @@ void fakeverbs_qp_event(uint32_t qp_num, enum ibv_event_type type);
 uint32_t fakeverbs_newest_qp(int back); /* the number of the living queue pair that was made last, or so many before */
 void fakeverbs_address(uint8_t add);    /* to the last byte of all GIDs, and to the LID; the start: 0 */
 void fakeverbs_ports(enum ibv_port_state state); /* of all ports */
+void fakeverbs_pkey(uint16_t key);               /* the only partition key of all ports; the start: 0xffff */
 void fakeverbs_devices(int n);                   /* how many there are, 0 to 4; the start: 1, or FAKEVERBS_DEVICES */
 void fakeverbs_inline(uint32_t most);            /* what queue pairs grant */
 void fakeverbs_entries(int most);                /* of completion queues; 0: many */

@@ -100,6 +100,7 @@ struct state {
     uint64_t serial; /* queue pairs made so far */
     int devices;
     enum ibv_port_state port_state;
+    uint16_t pkey;
     uint32_t inline_max;
     uint8_t address;
     int entries; /* of completion queues; 0: many */

@@ -296,6 +296,12 @@ static void test_addresses(void **state)
     told_is(&t, "fake0:1", FERRY_FINDING_OK, "active", "");
     assert_int_equal(t.rows[told_find(&t, "fake0:1") + 1].level, FERRY_FINDING_PROBLEM);
     assert_non_null(strstr(t.rows[told_find(&t, "fake0:1") + 1].text, "no partition key at index 1"));
+    put("/sys/class/infiniband/fake0/ports/1/pkeys/0", "0x8000\n");
+    ask(&t);
+    assert_non_null(strstr(t.rows[told_find(&t, "fake0:1") + 1].text, "no partition key at index 0"));
+    put("/sys/class/infiniband/fake0/ports/1/pkeys/0", "0xffff\n");
+    ask(&t);
+    assert_null(strstr(t.rows[told_find(&t, "fake0:1") + 1].text, "partition key"));
     s = (struct fakeverbs_shape){.link_layer = IBV_LINK_LAYER_INFINIBAND, .lid = 9};
     fakeverbs_shape(0, &s);
     ask(&t);

@@ -51,6 +51,24 @@ static void test_ports(void **state)
     pair_close(&p);
 }
 
+/* A partition that the port has left. */
+static void test_no_partition(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_open(&p, NULL);
+    fakeverbs_pkey(0);
+    fakeverbs_event("fake0", IBV_EVENT_PKEY_CHANGE, 1);
+    deliver(&p.pe[0]);
+    assert_int_equal(p.pe[0].stub.warnings, 1);
+    assert_says(p.pe[0].stub.warning,
+                "port fake0:1 has another table of partition keys, and none at index 0 "
+                "(FERRY_IBRC_PKEY_INDEX): what goes through it will be lost, ask the subnet manager");
+    fakeverbs_pkey(0xffff);
+    pair_close(&p);
+}
+
 /* Connections made later use the new address; it is looked for at each of these events. */
 static void test_new_address(void **state)
 {
@@ -259,10 +277,15 @@ static void test_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ports),      cmocka_unit_test(test_new_address),
-        cmocka_unit_test(test_no_address), cmocka_unit_test(test_down_is_the_reason),
-        cmocka_unit_test(test_initiator),  cmocka_unit_test(test_server),
-        cmocka_unit_test(test_device),     cmocka_unit_test(test_others),
+        cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_new_address),
+        cmocka_unit_test(test_no_partition),
+        cmocka_unit_test(test_no_address),
+        cmocka_unit_test(test_down_is_the_reason),
+        cmocka_unit_test(test_initiator),
+        cmocka_unit_test(test_server),
+        cmocka_unit_test(test_device),
+        cmocka_unit_test(test_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

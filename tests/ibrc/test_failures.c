@@ -176,6 +176,27 @@ static void test_bad_options(void **state)
     }
 }
 
+/* A place of the table may be empty; what cannot be read is not held against it. */
+static void test_partition_key(void **state)
+{
+    struct side s;
+
+    (void)state;
+    fakeverbs_pkey(0x8000);
+    assert_int_equal(side_open(&s, 0, NULL), FERRY_ERR_CONFIG);
+    assert_says(s.stub.last.message, "port fake0:1: there is no partition key at index 0 (FERRY_IBRC_PKEY_INDEX), the "
+                                     "table has 1 places and this one is empty");
+    assert_says(s.stub.last.hint, "see /sys/class/infiniband/*/ports/*/pkeys");
+    assert_int_equal(fakeverbs_live(), 0);
+    fakeverbs_fail("query_pkey", 1, EIO);
+    assert_int_equal(side_open(&s, 0, NULL), FERRY_OK);
+    side_close(&s);
+    fakeverbs_pkey(0x7fff);
+    assert_int_equal(side_open(&s, 0, NULL), FERRY_OK);
+    side_close(&s);
+    fakeverbs_pkey(0xffff);
+}
+
 static void test_memory_limit(void **state)
 {
     struct side s;
@@ -350,8 +371,10 @@ static void test_lesser_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_probe),        cmocka_unit_test(test_open_steps),     cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_connect_steps),  cmocka_unit_test(test_no_events),
+        cmocka_unit_test(test_probe),        cmocka_unit_test(test_open_steps),
+        cmocka_unit_test(test_bad_options),  cmocka_unit_test(test_partition_key),
+        cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_connect_steps),
+        cmocka_unit_test(test_no_events),
 
         cmocka_unit_test(test_peer_gone),    cmocka_unit_test(test_lesser_devices),
     };
