@@ -5,9 +5,11 @@
 #include <ferry/transport.h>
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define QUEUE 256u      /* operations held per (channel, peer) */
 #define COPY_MAX 256u
@@ -99,10 +101,24 @@ static int hb_close(struct ferry_transport *t)
 
 static int hb_export_endpoint(struct ferry_transport *t, void *blob, size_t *size)
 {
+    const int64_t process = getpid();
     (void)t;
-    memset(blob, 0, 8);
+    memcpy(blob, &process, 8);
     *size = 8;
     return FERRY_OK;
+}
+
+static int hb_reach(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size, char *why, size_t why_size)
+{
+    int64_t process = 0;
+    (void)t;
+    (void)peer;
+    if (size == 8)
+        memcpy(&process, blob, 8);
+    if (process == getpid())
+        return FERRY_OK;
+    snprintf(why, why_size, "it is another process");
+    return FERRY_ERR_UNREACHABLE;
 }
 
 static int hb_register(struct ferry_transport *t, const struct ferry_memory *memory, struct ferry_region **region)
@@ -344,6 +360,7 @@ static const struct ferry_option options[] = {
 static const struct ferry_host_ops ops = {
     .size = sizeof(ops),
     .export_endpoint = hb_export_endpoint,
+    .reach = hb_reach,
     .register_memory = hb_register,
     .deregister_memory = hb_deregister,
     .export_key = hb_export_key,
