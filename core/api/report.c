@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *level_string(uint32_t level)
 {
@@ -66,11 +67,10 @@ static bool asked_for(const struct fy_transport *t)
     return t->outcome != FY_FOUND && !(t->plugin && t->plugin->kind != 0);
 }
 
-static int ask_all(struct fy_look *look, struct fy_findings *to, struct ferry_report *ask)
+static void ask_all(struct fy_look *look, struct fy_findings *to, struct ferry_report *ask)
 {
-    int rc = fy_route_survey(look->route, look->spec, 0);
     ask->arg = to;
-    for (size_t i = 0; i < look->route->n_candidates && rc == FERRY_OK; i++) {
+    for (size_t i = 0; i < look->route->n_candidates; i++) {
         struct fy_transport *t = look->route->candidates[i];
         if (!asked_for(t))
             continue;
@@ -81,7 +81,14 @@ static int ask_all(struct fy_look *look, struct fy_findings *to, struct ferry_re
         if (answer != FERRY_OK && answer != FERRY_ERR_UNSUPPORTED && ask->kind == FERRY_REPORT_HEALTH)
             fy_finding(to, FERRY_FINDING_PROBLEM, "report", "", "its report failed: %s", ferry_status_string(answer));
     }
-    return rc;
+}
+
+/* A line of the log: what stands behind its level. */
+static void unknown(void *arg, int level, const char *line)
+{
+    const char *text = strstr(line, ": ");
+    (void)level;
+    fy_finding(arg, FERRY_FINDING_WARNING, "options", "correct the name, or unset it", "%s", text ? text + 2 : line);
 }
 
 int ferry_doctor(const char *spec, void (*row)(void *arg, const ferry_info_row_t *row), void *arg)
@@ -98,8 +105,12 @@ int ferry_doctor(const char *spec, void (*row)(void *arg, const ferry_info_row_t
     fy_job_here(&here, &look.options);
     ask.places = &here;
     ask.n_channels = (uint32_t)fy_options_number(&look.options, "channels");
-    fy_report_core(&to, &look.options);
-    rc = ask_all(&look, &to, &ask);
+    rc = fy_route_survey(look.route, look.spec, 0);
+    if (rc == FERRY_OK) {
+        fy_report_core(&to, &look.options);
+        fy_route_warn_unknown(look.route, &look.options, &(struct fy_log){FERRY_LOG_WARN, -1, unknown, &to});
+        ask_all(&look, &to, &ask);
+    }
     fy_look_end(&look);
     return rc;
 }
@@ -131,7 +142,9 @@ int ferry_plan(const char *spec, int n_local, const uint64_t *nodes,
     ask.places = places;
     ask.n_places = (uint32_t)n_local;
     ask.n_channels = (uint32_t)fy_options_number(&look.options, "channels");
-    rc = places ? ask_all(&look, &to, &ask) : FERRY_ERR_NOMEM;
+    rc = places ? fy_route_survey(look.route, look.spec, 0) : FERRY_ERR_NOMEM;
+    if (rc == FERRY_OK)
+        ask_all(&look, &to, &ask);
     free(places);
     fy_look_end(&look);
     return rc;

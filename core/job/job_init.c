@@ -175,22 +175,6 @@ static void unwatch_fd(void *job, int fd)
     fy_boot_unwatch(((struct ferry_job *)job)->boot, fd);
 }
 
-static void warn_unknown(struct ferry_job *job)
-{
-    static const char *const foreign[] = {"FERRY_IBRC_",  "FERRY_LIBFABRIC_", "FERRY_UCX_", "FERRY_LOOPBACK_",
-                                          "FERRY_CHAOS_", "FERRY_COUNT_",     NULL};
-    const struct fy_options **known = calloc(job->route->n_candidates + 2, sizeof(*known));
-    if (!known)
-        return;
-    size_t n = 0;
-    known[n++] = &job->options;
-    for (size_t i = 0; i < job->route->n_candidates; i++)
-        known[n++] = &job->route->candidates[i]->options;
-    if (job->world.my_pe == 0) /* all PEs share an environment, as a rule: once is enough */
-        fy_options_warn_unknown(&job->source, known, foreign, &job->log);
-    free(known);
-}
-
 static int select_transports(struct ferry_job *job, struct ferry_error *error)
 {
     struct fy_route_services services = {.arg = job,
@@ -202,7 +186,8 @@ static int select_transports(struct ferry_job *job, struct ferry_error *error)
     if (rc != FERRY_OK)
         return no_memory(error, "the table of transports");
     rc = fy_route_select(job->route, fy_options_string(&job->options, "transport"), error);
-    warn_unknown(job);
+    if (job->world.my_pe == 0) /* all PEs share an environment, as a rule: once is enough */
+        fy_route_warn_unknown(job->route, &job->options, &job->log);
     return rc;
 }
 

@@ -93,6 +93,8 @@ int fy_route_create(const struct fy_log *log, const struct fy_source *source, co
 int fy_route_select(struct fy_route *route, const char *spec, struct ferry_error *error);
 /* Opens the chosen ones, wraps them in `hooks` (comma list or ""). In auto, those that fail to open are dropped. */
 int fy_route_open(struct fy_route *route, const struct ferry_open *how, const char *hooks, struct ferry_error *error);
+/* unknown.c: warns about variables that are no option, of the core or of a plugin that was loaded. */
+void fy_route_warn_unknown(const struct fy_route *route, const struct fy_options *core, const struct fy_log *log);
 /* For ferry_info: everything in the folders, or what spec names, loaded and probed; no error for what is unusable. What
  * would be chosen is in `chosen`, and may be opened. `all`: also the rest of the folders, files hidden by an earlier
  * folder included. FERRY_ERR_CONFIG, logged, for a spec that cannot be read. */

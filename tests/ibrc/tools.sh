@@ -50,6 +50,8 @@ expect 0 "[pe 1] info: ibrc: rail 1: fake1:1" env FERRY_LOG=info "$run" -n 2 "$h
 expect 1 "did you mean fake0?" env FERRY_IBRC_MAP="*=fak0" "$run" -n 2 "$hello"
 unset FERRY_IBRC_MAP
 expect 1 "ended with transport retry counter exceeded" env FAKEVERBS_SHARED= "$run" -n 2 "$hello" # devices without a wire
+expect 0 "no option is called FERRY_IBRC_DEVICE; did you mean FERRY_IBRC_DEVICES" env FERRY_IBRC_DEVICE=fake0 "$run" -n 2 "$hello"
+expect 0 "warning options no option is called FERRY_IBRC_DEVICE;" env FERRY_TRANSPORT=loopback FERRY_IBRC_DEVICE=fake0 "$info" --doctor -t ibrc,loopback
 expect 1 "ibrc 0.1.0: bad option" env FERRY_IBRC_RAILS=9 "$info" # as those that are no numbers
 expect 1 "FERRY_IBRC_RAILS=9 is not between 0 and 8 (correct the value, or unset it)" env FERRY_IBRC_RAILS=9 "$hello"
 expect 1 "FERRY_IBRC_RAILS=9" env FERRY_TRANSPORT=auto FERRY_IBRC_RAILS=9 "$hello" # auto does not pass it over

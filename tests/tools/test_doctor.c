@@ -135,6 +135,8 @@ static void test_values_that_no_job_takes(void **state)
         {"FERRY_QUEUE_OPS=-1", "options", "problem", "FERRY_QUEUE_OPS is -1", 1},
         {"FERRY_BOUNCE_SIZE=8191", "options", "problem", "FERRY_BOUNCE_SIZE is 8191, the least is 8192", 1},
         {"FERRY_HEAP_SIZE=0", "options", "problem", "FERRY_HEAP_SIZE is 0", 1},
+        {"FERRY_LOOPBACK_NT_TRESHOLD=1", "options", "warning",
+         "no option is called FERRY_LOOPBACK_NT_TRESHOLD; did you mean FERRY_LOOPBACK_NT_THRESHOLD", 0},
         {"FERRY_GPU=0000FFFE:FD:1E.7", "gpu", "warning", "FERRY_GPU is fffe:fd:1e.7, and this host shows no such", 0},
         {"FERRY_GPU=12345678:FD:1E.7", "gpu", "problem", "which is no PCI address", 1},
     };
