@@ -71,6 +71,7 @@ int fy_ib_list_check(const char *list, char *why, size_t why_size)
 /* Key of an entry: a number, a range, or a star. 0: none. */
 static int read_key(const char *text, size_t length, uint32_t *first, uint32_t *last)
 {
+    unsigned long from, to;
     char *end;
 
     *first = 0;
@@ -79,10 +80,12 @@ static int read_key(const char *text, size_t length, uint32_t *first, uint32_t *
         return 1;
     if (!length || *text < '0' || *text > '9')
         return 0;
-    *first = *last = (uint32_t)strtoul(text, &end, 10);
+    from = to = strtoul(text, &end, 10);
     if (*end == '-' && end[1] >= '0' && end[1] <= '9')
-        *last = (uint32_t)strtoul(end + 1, &end, 10);
-    return end == text + length && *first <= *last;
+        to = strtoul(end + 1, &end, 10);
+    *first = (uint32_t)from;
+    *last = (uint32_t)to;
+    return end == text + length && from <= to && to < UINT32_MAX;
 }
 
 static int entry_ok(const char *text, size_t length)
@@ -118,19 +121,25 @@ int fy_ib_map_check(const char *map, char *why, size_t why_size)
     return FERRY_OK;
 }
 
+/* An entry with numbers counts before *, wherever it stands; of two with the same number the first. */
 size_t fy_ib_map_find(const char *map, uint32_t local, const char **ports)
 {
+    size_t others = 0;
+
     while (*map) {
         size_t length = strcspn(map, ";");
         const char *equals = memchr(map, '=', length);
         uint32_t first, last;
-        if (equals && read_key(map, (size_t)(equals - map), &first, &last) && local >= first && local <= last) {
+        if (equals && read_key(map, (size_t)(equals - map), &first, &last) && local >= first && local <= last &&
+            (*map != '*' || !others)) {
             *ports = equals + 1;
-            return length - (size_t)(equals + 1 - map);
+            others = length - (size_t)(equals + 1 - map);
+            if (*map != '*')
+                return others;
         }
         map += length + (map[length] == ';');
     }
-    return 0;
+    return others;
 }
 
 int fy_ib_map_next(const char **at, const char *end, char *name, unsigned *port)

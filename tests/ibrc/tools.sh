@@ -47,6 +47,8 @@ expect 0 "info: ibrc: channel 0 to pe 1: fake0:1, queue pair 0x" env FERRY_LOG=i
 export FERRY_IBRC_MAP="0=fake1+fake0;1=fake0:1+fake1"
 expect 0 "pe 1 fake0:1, RoCE v2, 10.0.0.1 (gid index 1): channels 0, 2, ...; fake1:1" "$info" --explain -n 2
 expect 0 "[pe 1] info: ibrc: rail 1: fake1:1" env FERRY_LOG=info "$run" -n 2 "$hello"
+# * is for all others, wherever it stands.
+expect 0 "pe 0 fake1:1" env FERRY_IBRC_MAP="*=fake0;0=fake1" "$info" --explain -n 2
 expect 1 "did you mean fake0?" env FERRY_IBRC_MAP="*=fak0" "$run" -n 2 "$hello"
 unset FERRY_IBRC_MAP
 expect 1 "ended with transport retry counter exceeded" env FAKEVERBS_SHARED= "$run" -n 2 "$hello" # devices without a wire
