@@ -236,6 +236,16 @@ static void groups(const struct fy_ib_doctor *d)
 
 /* ------------------------------------------------------------------ memory */
 
+/* The kernel asks for the capability of the host: one that a container's own user namespace gives does not count. */
+static int in_namespace(const struct fy_ib_doctor *d)
+{
+    unsigned long inside, outside, count;
+    char line[64];
+
+    return fy_ib_read(d, line, sizeof line, "/proc/self/uid_map") &&
+           sscanf(line, "%lu %lu %lu", &inside, &outside, &count) == 3 && (inside || outside || count != UINT32_MAX);
+}
+
 static int may_lock(const struct fy_ib_doctor *d)
 {
     FILE *file = open_below(d, "/proc/self/status");
@@ -247,7 +257,7 @@ static int may_lock(const struct fy_ib_doctor *d)
             break;
     if (file)
         fclose(file);
-    return (effective >> CAP_IPC_LOCK_BIT & 1) != 0;
+    return (effective >> CAP_IPC_LOCK_BIT & 1) != 0 && !in_namespace(d);
 }
 
 static void locked_memory(const struct fy_ib_doctor *d)

@@ -223,6 +223,12 @@ static void test_locked_memory(void **state)
     put("/proc/self/status", "Name:\tx\nCapEff:\t0000000000004000\n");
     ask(&t);
     told_is(&t, "locked memory", FERRY_FINDING_OK, "CAP_IPC_LOCK", "");
+    put("/proc/self/uid_map", "         0          0 4294967295\n");
+    ask(&t);
+    told_is(&t, "locked memory", FERRY_FINDING_OK, "CAP_IPC_LOCK", "");
+    put("/proc/self/uid_map", "         0       1000          1\n"); /* the capability is that of a user namespace */
+    ask(&t);
+    told_is(&t, "locked memory", FERRY_FINDING_PROBLEM, "RLIMIT_MEMLOCK is 64 KiB", "ulimit -l unlimited");
     put("/proc/self/status", "Name:\tx\nCapEff:\t0000000000000000\n");
     if (before.rlim_max == RLIM_INFINITY || before.rlim_max >= (rlim_t)1 << 30) {
         memlock((rlim_t)1 << 30, &before);
