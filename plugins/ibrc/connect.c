@@ -186,9 +186,16 @@ static int make(struct ferry_transport *t, struct fy_ib_channel *c, struct fy_ib
         return rc;
     q->qp = made.qp;
     q->ex = made.ex;
-    if (made.inline_max < t->inline_max)
+    q->inline_max = made.inline_max;
+    return FERRY_OK;
+}
+
+/* New ones, and those that were parked: what the device grants may differ from one to the next. */
+static int inlines(struct ferry_transport *t, struct fy_ib_qp *q)
+{
+    if (q->inline_max < t->inline_max)
         return fy_ib_fail(t, q->peer, FERRY_ERR_TRANSPORT, 0, "set FERRY_IBRC_INLINE_SIZE lower",
-                          "queue pair 0x%x inlines %u bytes, others of this PE %u", q->qp->qp_num, made.inline_max,
+                          "queue pair 0x%x inlines %u bytes, others of this PE %u", q->qp->qp_num, q->inline_max,
                           t->inline_max);
     q->inline_max = t->inline_max;
     return FERRY_OK;
@@ -208,6 +215,8 @@ static int start(struct ferry_transport *t, struct fy_ib_channel *c, uint32_t pe
     q->peer = peer;
     if (!made)
         rc = make(t, c, q);
+    if (!rc)
+        rc = inlines(t, q);
     if (!rc && q->qp->state == IBV_QPS_RESET)
         rc = fy_ib_qp_init(t, q->rail, q->qp);
     if (rc) {

@@ -40,7 +40,10 @@ static void test_small_devices(void **state)
     assert_int_equal(pair_connect(&p, 1, 0, 1), FERRY_ERR_TRANSPORT);
     told(&p.pe[0], 1, 1, FERRY_ERR_TRANSPORT, "inlines 55 bytes, others of this PE 220",
          "set FERRY_IBRC_INLINE_SIZE lower");
-    fakeverbs_inline(512);
+    fakeverbs_inline(512); /* the next attempt takes that queue pair up again */
+    assert_int_equal(pair_connect(&p, 1, 0, 1), FERRY_ERR_TRANSPORT);
+    told(&p.pe[0], 1, 1, FERRY_ERR_TRANSPORT, "inlines 55 bytes, others of this PE 220",
+         "set FERRY_IBRC_INLINE_SIZE lower");
     pair_close(&p);
 }
 
