@@ -37,13 +37,16 @@ int info_print_json(const struct info *info);
 
 /* What is native and what is made. `guise`: what the transport pretends to be, NULL: itself. */
 void info_print_explained(const struct info *info, const char *guise);
-/* Asks for the transports of `spec` once, or, with none chosen, for every guise of loopback; prints. 0, or an exit status. */
-/* `n` above 0: also the devices that so many local PEs would use; `nodes`: where they run, NULL: where this process may. */
+/* Asks for the transports of `spec` once, or, with none chosen, for every guise of loopback; prints. 0, or an exit
+ * status. */
+/* `n` above 0: also the devices that so many local PEs would use; `nodes`: where they run, NULL: where this process
+ * may. */
 int info_explain(const char *spec, bool json, int n, const char *nodes);
 
 /* --doctor: 0, 1 if what was asked for cannot be used, or another exit status. */
 int info_doctor(const char *spec, bool json);
-/* "0,0,1,1" as the NUMA node of each of `n` PEs, to be freed; fewer: from the start again. NULL, and said: no such list. */
+/* "0,0,1,1" as the NUMA node of each of `n` PEs, to be freed; fewer: from the start again. NULL, and said: no such
+ * list. */
 uint64_t *info_nodes(const char *text, int n);
 /* The plan, printed, or into `all`. 0, or an exit status. */
 int info_plan(const char *spec, int n, const uint64_t *nodes, json_t *all);

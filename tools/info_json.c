@@ -53,9 +53,9 @@ static json_t *plugins(const struct info *info)
     json_t *array = json_array();
     while ((row = info_next(info, "plugin", NULL, &at)))
         json_array_append_new(array, json_pack("{so so so so so so}", "name", info_text_value(row->name), "path",
-                                               info_text_value(row->value), "version", info_text_value(row->origin), "state",
-                                               info_text_value(row->state), "reason", info_text_value(row->doc), "capabilities",
-                                               capabilities(info, row)));
+                                               info_text_value(row->value), "version", info_text_value(row->origin),
+                                               "state", info_text_value(row->state), "reason",
+                                               info_text_value(row->doc), "capabilities", capabilities(info, row)));
     return array;
 }
 
@@ -65,9 +65,10 @@ static json_t *options(const struct info *info)
     size_t at = 0;
     json_t *array = json_array();
     while ((row = info_next(info, "option", NULL, &at)))
-        json_array_append_new(array, json_pack("{so so so so so}", "name", info_text_value(row->name), "owner",
-                                               info_text_value(row->state), "value", info_text_value(row->value), "origin",
-                                               info_text_value(row->origin), "doc", info_text_value(row->doc)));
+        json_array_append_new(array,
+                              json_pack("{so so so so so}", "name", info_text_value(row->name), "owner",
+                                        info_text_value(row->state), "value", info_text_value(row->value), "origin",
+                                        info_text_value(row->origin), "doc", info_text_value(row->doc)));
     return array;
 }
 

@@ -12,7 +12,7 @@
 const char *argp_program_version = "ferry-info " FERRY_VERSION_STRING;
 
 struct settings {
-    const char *spec; /* NULL: FERRY_TRANSPORT */
+    const char *spec;  /* NULL: FERRY_TRANSPORT */
     const char *nodes; /* NULL: all PEs where this process may run */
     int n;             /* 0: no plan */
     bool all, json, explain, doctor;
@@ -24,8 +24,10 @@ enum { KEY_JSON = 256, KEY_NODES };
 static const struct argp_option option_rows[] = {
     {"all", 'a', NULL, 0, "Look at every plugin in the folders, not only at those in question", 0},
     {"transport", 't', "SPEC", 0, "Look at these transports: what FERRY_TRANSPORT would say", 0},
-    {"explain", 'e', NULL, 0, "Show what the transports do themselves, what is made of the rest, and what it costs; where none was "
-     "chosen, for each guise of loopback, too", 0},
+    {"explain", 'e', NULL, 0,
+     "Show what the transports do themselves, what is made of the rest, and what it costs; where none was "
+     "chosen, for each guise of loopback, too",
+     0},
     {"np", 'n', "N", 0, "With --explain: show which devices N PEs of this host would use, and why", 0},
     {"nodes", KEY_NODES, "LIST", 0, "With -n: the NUMA node of each PE, as 0,0,1,1; repeated if shorter", 0},
     {"doctor", 'd', NULL, 0, "Check this host and its devices: what works, what does not, and what to do about it", 0},

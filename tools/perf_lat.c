@@ -3,7 +3,7 @@
  * Loops work on a copy of the channel, which the compiler knows that no call changes. */
 #include "perf.h"
 
-#define SPINS_PER_LOOK 4096u
+#define SPINS_PER_LOOK  4096u
 #define LOOKS_PER_QUIET 64u /* it waits for the network, and whoever waits there does not see the byte come */
 
 /* While a byte does not come: lets others have the core, and notices a peer that is gone, or an own put that failed. */

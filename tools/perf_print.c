@@ -62,9 +62,9 @@ int perf_print_result(struct perf_printer *printer, const struct perf_result *re
                result->pes, result->channels, result->iterations, digits, result->min, digits, result->median, digits,
                result->p99, unit);
     else
-        printf("%-16s %10zu %9d %11" PRIu64 " %10.*f %10.*f %10.*f  %s\n", result->test->name,
-               result->bytes, result->channels, result->iterations, digits, result->min, digits, result->median, digits,
-               result->p99, unit);
+        printf("%-16s %10zu %9d %11" PRIu64 " %10.*f %10.*f %10.*f  %s\n", result->test->name, result->bytes,
+               result->channels, result->iterations, digits, result->min, digits, result->median, digits, result->p99,
+               unit);
     return flushed();
 }
 

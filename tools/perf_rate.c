@@ -60,8 +60,8 @@ static int add(const struct perf_channel *at, size_t place)
 
 static int put_and_signal(const struct perf_channel *at, size_t place)
 {
-    return ferry_put_signal_nbi(at->ctx, at->inbox + place, at->outbox + place, at->bytes, perf_word(at, PERF_SIGNAL), 1,
-                                FERRY_SIGNAL_ADD, at->peer);
+    return ferry_put_signal_nbi(at->ctx, at->inbox + place, at->outbox + place, at->bytes, perf_word(at, PERF_SIGNAL),
+                                1, FERRY_SIGNAL_ADD, at->peer);
 }
 
 int perf_put_signal_rate(struct perf_channel *channel, uint64_t n)

@@ -75,8 +75,8 @@ static int no_queue(struct ferry_transport *t, const struct fy_ib_device *d, int
                       "cannot create a completion queue of %d entries on %s: %s", entries, d->name, strerror(error));
 }
 
-/* An error flushes every request with a completion of its own, so there is an entry for each, for one flush per peer, and for
- * what the short way posts to each peer between two looks at the room. */
+/* An error flushes every request with a completion of its own, so there is an entry for each, for one flush per peer,
+ * and for what the short way posts to each peer between two looks at the room. */
 static int make_queue(struct ferry_transport *t, struct fy_ib_channel *c)
 {
     struct fy_ib_device *d = &t->devices[c->device];

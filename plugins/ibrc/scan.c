@@ -15,8 +15,8 @@ static void keep(struct fy_ib_scan *s, struct ibv_device *device, unsigned port,
     if (refused)
         s->core->log(s->core, s->level, "skips %s:%u: %s", ibv_get_device_name(device), port, refused);
     if (s->n == FY_IB_PORTS) {
-        s->core->log(s->core, s->level, "skips %s:%u: there are more than %d ports", ibv_get_device_name(device),
-                     port, FY_IB_PORTS);
+        s->core->log(s->core, s->level, "skips %s:%u: there are more than %d ports", ibv_get_device_name(device), port,
+                     FY_IB_PORTS);
         return;
     }
     *p = (struct fy_ib_port){

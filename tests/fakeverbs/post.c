@@ -53,7 +53,7 @@ void fv_carry_out(struct qp *qp, const struct ibv_send_wr *wr)
     if (qp->v.state == IBV_QPS_RTS && fv_delayed(qp, wr)) {
         if (fv_delay(qp, wr, &bad) == 0)
             return;
-        status = IBV_WC_GENERAL_ERR; /* no memory */
+        status = IBV_WC_GENERAL_ERR;                                         /* no memory */
     } else if (qp->v.state == IBV_QPS_RTS && bad.status == IBV_WC_SUCCESS) { /* else it never arrived */
         status = fv_execute(qp, wr, &vendor);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a call of the application costs over ibrc: PE 0 posts N small operations and waits for them, PE 1 is not running.
- * usage: calls put|signal N. calls.sh counts what is executed below measured(). PEs are threads. */
+ * What a call of the application costs over ibrc: PE 0 posts N small operations and waits for them, PE 1 is not
+ * running. usage: calls put|signal N. calls.sh counts what is executed below measured(). PEs are threads. */
 #include "pes.h"
 
 #include <semaphore.h>

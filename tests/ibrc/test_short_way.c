@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Small puts and puts with signal on a context of the program take a short way through the core. What stands between them must
- * send them the long way: an atomic that the stand-in holds back must not be overtaken across a fence.
- * PEs are threads; PE 0 posts, PE 1 looks while the atomic is held back. */
+ * Small puts and puts with signal on a context of the program take a short way through the core. What stands between
+ * them must send them the long way: an atomic that the stand-in holds back must not be overtaken across a fence. PEs
+ * are threads; PE 0 posts, PE 1 looks while the atomic is held back. */
 #include "../fakeverbs/fakeverbs.h"
 #include "pes.h"
 

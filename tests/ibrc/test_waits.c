@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Waits on memory while a posted operation fails: no call is made on the channel, and the wait has to hear of it.
- * Over the stand-in, whose completions fail by script; PEs are threads, and PE 1 does nothing on the network when PE 0 does. */
+ * Over the stand-in, whose completions fail by script; PEs are threads, and PE 1 does nothing on the network when PE 0
+ * does. */
 #include "../fakeverbs/fakeverbs.h"
 #include "pes.h"
 
@@ -47,8 +48,8 @@ static void await(_Atomic int *flag, int value)
         sched_yield();
 }
 
-/* The next request to complete is PE 0's: PE 1 holds still. A wait of the application hears of a failed put before it; the
- * others fail by a request of their own. */
+/* The next request to complete is PE 0's: PE 1 holds still. A wait of the application hears of a failed put before it;
+ * the others fail by a request of their own. */
 static void hear(struct pe *pe, struct scene *scene, uint64_t *words)
 {
     struct ferry_error error = {.size = sizeof error};
@@ -96,10 +97,22 @@ static void check(int (*wait)(struct pe *pe, uint64_t *words))
     assert_int_equal(run.final_status[1], FERRY_OK);
 }
 
-static void test_wait_until(void **state) { (void)state, check(wait_one); }
-static void test_vector_wait(void **state) { (void)state, check(wait_several); }
-static void test_barrier(void **state) { (void)state, check(barrier); }
-static void test_mailbox(void **state) { (void)state, check(fetch4); }
+static void test_wait_until(void **state)
+{
+    (void)state, check(wait_one);
+}
+static void test_vector_wait(void **state)
+{
+    (void)state, check(wait_several);
+}
+static void test_barrier(void **state)
+{
+    (void)state, check(barrier);
+}
+static void test_mailbox(void **state)
+{
+    (void)state, check(fetch4);
+}
 
 int main(void)
 {

@@ -74,8 +74,8 @@ static int touch_the_living(struct survivor *s)
     return rc;
 }
 
-/* The living: nothing of theirs may fail now. The device, or a request that the victim did not answer, may have told of the
- * death before the job did, which then tells, too. */
+/* The living: nothing of theirs may fail now. The device, or a request that the victim did not answer, may have told of
+ * the death before the job did, which then tells, too. */
 static bool living_go_on(struct survivor *s)
 {
     int rc = ferry_acknowledge_failures(s->job);
