@@ -17,6 +17,25 @@ static void flow_clear(struct ferry_ctx *ctx, struct fy_flow *flow)
     flow->ticket = 0;
 }
 
+/* The transports let go of what they still hold for the dead: the sources are the application's again. */
+static void let_go(struct fy_world *world, const struct fy_flow *flow, uint32_t pe)
+{
+    if (!atomic_load(&world->peers[pe].dead) || atomic_exchange(&world->peers[pe].left, 1))
+        return;
+    pthread_mutex_lock(&world->setup);
+    for (uint32_t i = 0; i < world->n_lanes; i++)
+        if (flow->lane == &world->lanes[i] || flow->far & 1u << i)
+            world->lanes[i].ops->disconnect(world->lanes[i].handle, pe);
+    pthread_mutex_unlock(&world->setup);
+}
+
+/* A lane that cannot tell peers apart never gets done while it holds something for the dead. */
+static void let_go_of_all(struct ferry_ctx *ctx)
+{
+    for (uint32_t i = 0; i < ctx->n_listed; i++)
+        let_go(ctx->world, &ctx->flows[ctx->listed[i]], ctx->listed[i]);
+}
+
 int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, uint64_t *ticket, const char *doing)
 {
     struct fy_world *world = ctx->world;
@@ -27,6 +46,8 @@ int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe,
         int rc = lane->ops->quiet(lane->handle, ctx->id, ask, ticket);
         if (rc == FERRY_OK)
             break;
+        if (rc == FERRY_ERR_PEER && ask == FERRY_PEER_ALL && atomic_load(&world->deaths))
+            return fy_world_check(world, -2, doing); /* of whom this was */
         if (rc < 0)
             return fy_lane_failed(ctx, lane, pe == FERRY_PEER_ALL ? ctx->listed[0] : pe, -1, rc);
         if (lane->ops->progress(lane->handle, ctx->id) == FERRY_OK)
@@ -38,6 +59,8 @@ int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe,
         rc = fy_world_check(world, pe == FERRY_PEER_ALL ? -2 : (int)pe, doing);
         if (rc != FERRY_OK)
             return rc;
+        if (ask == FERRY_PEER_ALL && fy_unlikely(atomic_load(&world->deaths)))
+            let_go_of_all(ctx);
         if (deadline == 0)
             deadline = fy_deadline(world->timeout);
         if (fy_now_ns() > deadline)
@@ -84,39 +107,36 @@ int fy_complete_local(struct ferry_ctx *ctx, uint32_t pe)
     return fy_quiet_pe(ctx, pe);
 }
 
-/* The transports let go of what they still hold for the dead: the sources are the application's again. */
-static void let_go(struct fy_world *world, const struct fy_flow *flow, uint32_t pe)
+static void give_up(struct ferry_ctx *ctx, uint32_t pe)
 {
-    if (!atomic_load(&world->peers[pe].dead) || atomic_exchange(&world->peers[pe].left, 1))
-        return;
-    pthread_mutex_lock(&world->setup);
-    for (uint32_t i = 0; i < world->n_lanes; i++)
-        if (flow->lane == &world->lanes[i] || flow->far & 1u << i)
-            world->lanes[i].ops->disconnect(world->lanes[i].handle, pe);
-    pthread_mutex_unlock(&world->setup);
+    struct fy_flow *flow = &ctx->flows[pe];
+    let_go(ctx->world, flow, pe);
+    if (ctx->world->mail)
+        fy_mail_forget(ctx, pe);
+    flow_clear(ctx, flow);
+    fy_loans_return(ctx, pe);
 }
 
-/* After a death: the living one by one, where the transport can tell; flows to the dead are given up. */
+/* After a death: flows to the dead are given up, before the others are waited for, since some transports cannot tell one peer
+ * from another; then the living one by one. What was let go of may come out as a failure of the first that is asked. */
 static int quiet_survivors(struct ferry_ctx *ctx)
 {
     int result = FERRY_OK;
-    for (uint32_t i = 0; i < ctx->n_listed; i++) {
-        uint32_t pe = ctx->listed[i];
-        struct fy_flow *flow = &ctx->flows[pe];
-        if (!(flow->did & FY_DID_SET(FY_DID_OUT)))
-            continue;
-        int rc = fy_world_check(ctx->world, (int)pe, "quiet");
-        if (rc == FERRY_OK)
-            rc = fy_quiet_pe(ctx, pe);
-        if (rc == FERRY_OK)
-            continue;
-        result = rc;
-        let_go(ctx->world, flow, pe);
-        if (ctx->world->mail)
-            fy_mail_forget(ctx, pe);
-        flow_clear(ctx, flow);
-        fy_loans_return(ctx, pe);
-    }
+    for (unsigned living = 0; living < 2; living++)
+        for (uint32_t i = 0; i < ctx->n_listed; i++) {
+            uint32_t pe = ctx->listed[i];
+            if (!(ctx->flows[pe].did & FY_DID_SET(FY_DID_OUT)))
+                continue;
+            int rc = fy_world_check(ctx->world, (int)pe, "quiet");
+            if (rc == FERRY_OK && !living)
+                continue;
+            if (rc == FERRY_OK && (rc = fy_quiet_pe(ctx, pe)) == FERRY_ERR_PEER && fy_world_check(ctx->world, (int)pe, "quiet") == FERRY_OK)
+                rc = fy_quiet_pe(ctx, pe);
+            if (rc == FERRY_OK)
+                continue;
+            result = rc;
+            give_up(ctx, pe);
+        }
     return result;
 }
 
