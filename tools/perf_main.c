@@ -174,7 +174,7 @@ static int run_all(struct perf *perf)
 
 int main(int argc, char **argv)
 {
-    struct perf perf = {0};
+    static struct perf perf; /* what a failed test leaves behind is still known at the end */
     perf_parse(argc, argv, &perf.options);
     if (ferry_init(NULL, &perf.job) != FERRY_OK)
         return 1; /* the library said why */
