@@ -304,7 +304,10 @@ static void idle_quiets(struct pe *pe)
     for (unsigned long i = 0; i < n; i++)
         EXPECT_OK(pe, i & 1 ? ferry_quiet(pe->ctx) : ferry_quiet_pe(pe->ctx, (int)(i / 2) % pe->n));
     EXPECT(pe, pes_now() - start < 1 + (double)n * 50e-6); /* no trip to a peer is that short on a busy machine */
-    EXPECT(pe, before > 0 && resident() - before < 1000);  /* pages, of all PEs */
+    EXPECT(pe, before > 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they keep books of their own, which grow */
+    EXPECT(pe, resident() - before < 1000); /* pages, of all PEs */
+#endif
     EXPECT_OK(pe, ferry_barrier(pe->job));
     EXPECT(pe, ferry_test(pe->job, word, FERRY_CMP_EQ, (uint64_t)pe->n) == 1);
 }
