@@ -9,7 +9,7 @@
 enum { PUTTER, LIVING, VICTIM, PES };
 
 struct heap {
-    uint64_t data, go, never, alive;
+    uint64_t data, go, never, alive, ready;
 };
 
 /* Until the job, and not only the device, knows of the death. */
@@ -28,7 +28,9 @@ static int hear(ferry_job_t *job, struct heap *heap)
 static int putter(ferry_job_t *job, struct heap *heap, ferry_ctx_t *fast)
 {
     static uint64_t source = 7;
-    int rc = ferry_put_nbi(ferry_ctx_default(job), &heap->data, &source, sizeof source, VICTIM);
+    int rc = ferry_wait_until(job, &heap->ready, FERRY_CMP_EQ, 1); /* the living one has left the allocation */
+    if (rc == FERRY_OK)
+        rc = ferry_put_nbi(ferry_ctx_default(job), &heap->data, &source, sizeof source, VICTIM);
     if (rc == FERRY_OK) /* an atomic on another channel does not wait for the put */
         rc = ferry_atomic_add(fast, &heap->go, 1, VICTIM);
     rc = rc == FERRY_OK ? hear(job, heap) : rc;
@@ -37,7 +39,9 @@ static int putter(ferry_job_t *job, struct heap *heap, ferry_ctx_t *fast)
 
 static int living(ferry_job_t *job, struct heap *heap)
 {
-    int rc = hear(job, heap);
+    int rc = ferry_signal(ferry_ctx_default(job), &heap->ready, 1, FERRY_SIGNAL_SET, PUTTER);
+    rc = rc == FERRY_OK ? ferry_quiet(ferry_ctx_default(job)) : rc;
+    rc = rc == FERRY_OK ? hear(job, heap) : rc;
     if (rc == FERRY_OK) /* slow, so it comes after the put has failed */
         rc = ferry_signal(ferry_ctx_default(job), &heap->alive, 1, FERRY_SIGNAL_SET, PUTTER);
     return rc == FERRY_OK ? ferry_quiet(ferry_ctx_default(job)) : rc;
