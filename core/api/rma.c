@@ -60,20 +60,10 @@ OUT_OF_LINE int signal_only(struct ferry_ctx *ctx, uint64_t *signal, uint64_t va
     return rc;
 }
 
-/* By the transport, where nothing stands in the way. With the arguments of the caller, whose call becomes this one. */
+/* The long way in, with the arguments of the call: whoever goes on to it keeps nothing. */
 OUT_OF_LINE int gated_put(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
 {
     return put(ctx, dest, src, length, pe, true, "ferry_put");
-}
-
-OUT_OF_LINE int far_put(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
-{
-    struct ferry_op op;
-    const struct fy_lane *lane;
-    if (fy_unlikely(!fy_quick_put(ctx, dest, src, length, (uint32_t)pe, &op, &lane)))
-        return gated_put(ctx, dest, src, length, pe);
-    int rc = lane->ops->rma(lane->handle, ctx->id, &op);
-    return fy_likely(!(rc & ~FERRY_DONE)) ? FERRY_OK : fy_quick_retry(ctx, &op, rc);
 }
 
 OUT_OF_LINE int gated_put_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
@@ -81,48 +71,62 @@ OUT_OF_LINE int gated_put_nbi(ferry_ctx_t *ctx, void *dest, const void *src, siz
     return put(ctx, dest, src, length, pe, false, "ferry_put_nbi");
 }
 
-OUT_OF_LINE int far_put_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
+OUT_OF_LINE int gated_put_signal(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
+                                 int op, int pe)
+{
+    return put_signal(ctx, dest, src, length, signal, value, (unsigned)op, pe, true, "ferry_put_signal");
+}
+
+OUT_OF_LINE int gated_put_signal_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
+                                     int op, int pe)
+{
+    return put_signal(ctx, dest, src, length, signal, value, (unsigned)op, pe, false, "ferry_put_signal_nbi");
+}
+
+/* By the transport, where nothing stands in the way; the source is copied, blocking or not. */
+static inline __attribute__((always_inline)) int far(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe,
+                                                     bool blocking)
 {
     struct ferry_op op;
     const struct fy_lane *lane;
     if (fy_unlikely(!fy_quick_put(ctx, dest, src, length, (uint32_t)pe, &op, &lane)))
-        return gated_put_nbi(ctx, dest, src, length, pe);
+        return blocking ? gated_put(ctx, dest, src, length, pe) : gated_put_nbi(ctx, dest, src, length, pe);
     int rc = lane->ops->rma(lane->handle, ctx->id, &op);
     return fy_likely(!(rc & ~FERRY_DONE)) ? FERRY_OK : fy_quick_retry(ctx, &op, rc);
 }
 
-OUT_OF_LINE int gated_put_signal(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
-                  int op, int pe)
+OUT_OF_LINE int far_put(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
 {
-    return put_signal(ctx, dest, src, length, signal, value, (unsigned)op, pe, true, "ferry_put_signal");
+    return far(ctx, dest, src, length, pe, true);
+}
+
+OUT_OF_LINE int far_put_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
+{
+    return far(ctx, dest, src, length, pe, false);
+}
+
+static inline __attribute__((always_inline)) int far_signal(ferry_ctx_t *ctx, void *dest, const void *src, size_t length,
+                                                            uint64_t *signal, uint64_t value, int op, int pe, bool blocking)
+{
+    struct ferry_op post;
+    const struct fy_lane *lane;
+    if (fy_unlikely(!fy_quick_put_signal(ctx, dest, src, length, signal, value, (unsigned)op, (uint32_t)pe, &post, &lane)))
+        return blocking ? gated_put_signal(ctx, dest, src, length, signal, value, op, pe)
+                        : gated_put_signal_nbi(ctx, dest, src, length, signal, value, op, pe);
+    int rc = lane->ops->put_signal(lane->handle, ctx->id, &post);
+    return fy_likely(!(rc & ~FERRY_DONE)) ? FERRY_OK : fy_quick_retry(ctx, &post, rc);
 }
 
 OUT_OF_LINE int far_put_signal(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
                                int op, int pe)
 {
-    struct ferry_op post;
-    const struct fy_lane *lane;
-    if (fy_unlikely(!fy_quick_put_signal(ctx, dest, src, length, signal, value, (unsigned)op, (uint32_t)pe, &post, &lane)))
-        return gated_put_signal(ctx, dest, src, length, signal, value, op, pe);
-    int rc = lane->ops->put_signal(lane->handle, ctx->id, &post);
-    return fy_likely(!(rc & ~FERRY_DONE)) ? FERRY_OK : fy_quick_retry(ctx, &post, rc);
-}
-
-OUT_OF_LINE int gated_put_signal_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
-                  int op, int pe)
-{
-    return put_signal(ctx, dest, src, length, signal, value, (unsigned)op, pe, false, "ferry_put_signal_nbi");
+    return far_signal(ctx, dest, src, length, signal, value, op, pe, true);
 }
 
 OUT_OF_LINE int far_put_signal_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, uint64_t *signal, uint64_t value,
                                    int op, int pe)
 {
-    struct ferry_op post;
-    const struct fy_lane *lane;
-    if (fy_unlikely(!fy_quick_put_signal(ctx, dest, src, length, signal, value, (unsigned)op, (uint32_t)pe, &post, &lane)))
-        return gated_put_signal_nbi(ctx, dest, src, length, signal, value, op, pe);
-    int rc = lane->ops->put_signal(lane->handle, ctx->id, &post);
-    return fy_likely(!(rc & ~FERRY_DONE)) ? FERRY_OK : fy_quick_retry(ctx, &post, rc);
+    return far_signal(ctx, dest, src, length, signal, value, op, pe, false);
 }
 
 int ferry_put(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)

@@ -117,26 +117,33 @@ static void give_up(struct ferry_ctx *ctx, uint32_t pe)
     fy_loans_return(ctx, pe);
 }
 
-/* After a death: flows to the dead are given up, before the others are waited for, since some transports cannot tell one peer
- * from another; then the living one by one. What was let go of may come out as a failure of the first that is asked. */
+/* What was let go of for the dead may come out as a failure of the first that is asked: then once more. */
+static int quiet_living(struct ferry_ctx *ctx, uint32_t pe)
+{
+    int rc = fy_quiet_pe(ctx, pe);
+    if (rc != FERRY_ERR_PEER || fy_world_check(ctx->world, (int)pe, "quiet") != FERRY_OK)
+        return rc;
+    return fy_quiet_pe(ctx, pe);
+}
+
+/* After a death: flows to the dead are given up before the others are waited for, since some transports cannot tell one peer
+ * from another; then the living one by one. */
 static int quiet_survivors(struct ferry_ctx *ctx)
 {
     int result = FERRY_OK;
-    for (unsigned living = 0; living < 2; living++)
-        for (uint32_t i = 0; i < ctx->n_listed; i++) {
-            uint32_t pe = ctx->listed[i];
-            if (!(ctx->flows[pe].did & FY_DID_SET(FY_DID_OUT)))
-                continue;
-            int rc = fy_world_check(ctx->world, (int)pe, "quiet");
-            if (rc == FERRY_OK && !living)
-                continue;
-            if (rc == FERRY_OK && (rc = fy_quiet_pe(ctx, pe)) == FERRY_ERR_PEER && fy_world_check(ctx->world, (int)pe, "quiet") == FERRY_OK)
-                rc = fy_quiet_pe(ctx, pe);
-            if (rc == FERRY_OK)
-                continue;
-            result = rc;
-            give_up(ctx, pe);
-        }
+    for (uint32_t i = 0; i < 2 * ctx->n_listed; i++) {
+        uint32_t pe = ctx->listed[i % ctx->n_listed];
+        bool living = i >= ctx->n_listed;
+        if (!(ctx->flows[pe].did & FY_DID_SET(FY_DID_OUT)))
+            continue;
+        int rc = fy_world_check(ctx->world, (int)pe, "quiet");
+        if (rc == FERRY_OK && living)
+            rc = quiet_living(ctx, pe);
+        if (rc == FERRY_OK)
+            continue;
+        result = rc;
+        give_up(ctx, pe);
+    }
     return result;
 }
 
