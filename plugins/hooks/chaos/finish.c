@@ -84,6 +84,8 @@ void chaos_collect(struct ferry_transport *t, uint32_t channel, struct chaos_str
     if (rc == FERRY_AGAIN)
         return;
     s->ticket_open = false;
+    if (rc == FERRY_ERR_PEER && peer == FERRY_PEER_ALL && !__atomic_load_n(&t->gone[s->peer], __ATOMIC_ACQUIRE))
+        return; /* it was another peer's, from which the inner transport cannot tell this one: asked again */
     if (rc < 0) {
         lose(t->channels[channel], s, rc);
         return;
