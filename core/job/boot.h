@@ -18,6 +18,8 @@ struct fy_boot_events {
     /* Serves fy_boot_call of a peer: writes at most `capacity` bytes of reply. */
     int (*serve)(void *arg, uint32_t from, uint32_t type, const void *request, size_t size, void *reply, size_t capacity,
                  size_t *reply_size);
+    /* Once per PE that closed its job while this one goes on. */
+    void (*left)(void *arg, uint32_t pe);
 };
 
 #define FY_BOOT_MESSAGE_MAX 4096u /* request or reply of fy_boot_call */

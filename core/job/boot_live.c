@@ -94,6 +94,8 @@ void fy_live_left(struct fy_boot *boot, uint32_t pe, const struct fy_conn *from)
     if (boot->closed || boot->leaving)
         return;
     fy_loop_flood(boot, from, FY_FRAME_LEFT, &news, sizeof(news));
+    if (boot->events.left)
+        boot->events.left(boot->events.arg, pe);
     fy_call_end(boot, pe, FERRY_ERR_PEER, "it has closed its job");
     fy_tree_check(boot);
     fy_place_update(boot);

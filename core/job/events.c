@@ -34,6 +34,14 @@ void fy_job_dead(void *arg, uint32_t pe, const char *why)
     tell(job, &record);
 }
 
+/* No failure by itself: only who waits for that PE has to know. */
+void fy_job_left(void *arg, uint32_t pe)
+{
+    struct fy_world *world = &((struct ferry_job *)arg)->world;
+    if (pe < world->n_pes)
+        atomic_store(&world->peers[pe].gone, 1);
+}
+
 void fy_job_aborted(void *arg, uint32_t by, int code)
 {
     struct ferry_job *job = arg;

@@ -86,6 +86,7 @@ int fy_job_mailbox(struct ferry_job *job, struct ferry_error *error);
 
 /* events.c: news from the control thread and from transports. */
 void fy_job_dead(void *job, uint32_t pe, const char *why);
+void fy_job_left(void *job, uint32_t pe);
 void fy_job_aborted(void *job, uint32_t by, int code);
 void fy_job_deliver(void *job, uint32_t from, uint64_t data);
 void fy_job_transport_error(void *job, const struct ferry_error *record);

@@ -202,7 +202,7 @@ static int meet(struct ferry_job *job, const struct place *place, struct ferry_e
         .interface_ = fy_options_string(&job->options, "interface"),
         .timeout = job->world.timeout,
         .peer_timeout = fy_options_seconds(&job->options, "peer_timeout"),
-        .events = {job, fy_job_dead, fy_job_aborted, fy_job_serve},
+        .events = {job, fy_job_dead, fy_job_aborted, fy_job_serve, fy_job_left},
     };
     int rc = fy_boot_start(&config, &job->boot, error);
     if (rc == FERRY_OK)

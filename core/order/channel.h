@@ -65,7 +65,8 @@ struct fy_lane {
 
 struct fy_peer {
     _Atomic uint8_t dead;
-    _Atomic uint8_t left; /* its transport was told of the death */
+    _Atomic uint8_t gone; /* it has closed its job: it makes no progress for anybody */
+    _Atomic uint8_t left; /* its transport was told that it is dead or gone */
     uint8_t same_host;
     int8_t lane; /* index of the lane that carries operations to it, -1: none */
     int8_t way[2]; /* index of the lane that carries everybody's atomics of 4, 8 bytes to it; FY_WAY_MAIL */
@@ -218,6 +219,10 @@ int fy_channel_heard(struct ferry_ctx *ctx, bool again);
 int fy_lane_heard(struct ferry_ctx *ctx, const struct fy_lane *lane, bool again);
 /* Draws a ticket (*ticket 0) on (channel, pe | FERRY_PEER_ALL) of a lane, or continues one, and waits until it is good. */
 int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, uint64_t *ticket, const char *doing);
+
+/* The transports let go, once, of what they still hold for a peer that is dead or has closed its job: sources are the
+ * application's again, and what asks about all peers gets done. Nothing if it is neither. */
+void fy_let_go(struct fy_world *world, uint32_t pe);
 
 /* Completion of the atomics that went by other lanes than the flow's own. */
 int fy_far_wait(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe);

@@ -131,9 +131,12 @@ static bool move_wave(struct ferry_ctx *ctx, struct fy_mail_source *source, cons
         source->waves++;
         source->ticket = 0;
     }
-    int rc = lane->ops->quiet(lane->handle, ctx->id, fy_lane_ask(lane, source->pe), &source->ticket);
+    uint32_t ask = fy_lane_ask(lane, source->pe);
+    int rc = lane->ops->quiet(lane->handle, ctx->id, ask, &source->ticket);
     if (rc == FERRY_OK)
         source->landed = source->waves;
+    else if (rc == FERRY_ERR_PEER && ask == FERRY_PEER_ALL)
+        source->ticket = 0; /* perhaps of another, which was let go: asked again */
     else if (rc < 0)
         source->gone = true;
     return source->landed >= wanted;
@@ -250,7 +253,7 @@ static bool move_replies(struct ferry_ctx *ctx, struct fy_mail_source *source)
 {
     if (source->n_replies == 0)
         return false;
-    if (atomic_load(&ctx->world->peers[source->pe].dead) || !flow_to(ctx, source->pe)) {
+    if (!flow_to(ctx, source->pe)) {
         source->gone = true;
         return false;
     }
@@ -267,6 +270,10 @@ static bool move_replies(struct ferry_ctx *ctx, struct fy_mail_source *source)
 static bool serve(struct fy_world *world, struct fy_mail_source *source)
 {
     struct fy_update *update = &world->mail->update;
+    if (fy_unlikely(atomic_load(&world->peers[source->pe].dead)) && !source->gone) {
+        source->gone = true;
+        fy_let_go(world, source->pe);
+    }
     if (source->gone) {
         if (update->reply >= source->replies && update->reply < source->replies + FY_MAIL_SLOTS)
             *update = (struct fy_update){0}; /* nobody waits for it; others do for their turn */

@@ -17,15 +17,14 @@ static void flow_clear(struct ferry_ctx *ctx, struct fy_flow *flow)
     flow->ticket = 0;
 }
 
-/* The transports let go of what they still hold for the dead: the sources are the application's again. */
-static void let_go(struct fy_world *world, const struct fy_flow *flow, uint32_t pe)
+void fy_let_go(struct fy_world *world, uint32_t pe)
 {
-    if (!atomic_load(&world->peers[pe].dead) || atomic_exchange(&world->peers[pe].left, 1))
+    struct fy_peer *peer = &world->peers[pe];
+    if ((!atomic_load(&peer->dead) && !atomic_load(&peer->gone)) || atomic_exchange(&peer->left, 1))
         return;
     pthread_mutex_lock(&world->setup);
-    for (uint32_t i = 0; i < world->n_lanes; i++)
-        if (flow->lane == &world->lanes[i] || flow->far & 1u << i)
-            world->lanes[i].ops->disconnect(world->lanes[i].handle, pe);
+    for (uint32_t i = 0; i < world->n_lanes; i++) /* any channel may have used any of them */
+        world->lanes[i].ops->disconnect(world->lanes[i].handle, pe);
     pthread_mutex_unlock(&world->setup);
 }
 
@@ -33,7 +32,7 @@ static void let_go(struct fy_world *world, const struct fy_flow *flow, uint32_t 
 static void let_go_of_all(struct ferry_ctx *ctx)
 {
     for (uint32_t i = 0; i < ctx->n_listed; i++)
-        let_go(ctx->world, &ctx->flows[ctx->listed[i]], ctx->listed[i]);
+        fy_let_go(ctx->world, ctx->listed[i]);
 }
 
 int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, uint64_t *ticket, const char *doing)
@@ -110,7 +109,7 @@ int fy_complete_local(struct ferry_ctx *ctx, uint32_t pe)
 static void give_up(struct ferry_ctx *ctx, uint32_t pe)
 {
     struct fy_flow *flow = &ctx->flows[pe];
-    let_go(ctx->world, flow, pe);
+    fy_let_go(ctx->world, pe);
     if (ctx->world->mail)
         fy_mail_forget(ctx, pe);
     flow_clear(ctx, flow);

@@ -33,15 +33,23 @@ static int report_death(struct fy_world *world, int pe, const char *doing)
                    "%s: pe %d is dead", doing, pe);
 }
 
+static int report_departure(struct fy_world *world, int pe, const char *doing)
+{
+    return fy_fail(world, FERRY_ERR_PEER, pe, -1, -1, "let PEs finalize together, or see why that one did not wait",
+                   "%s: pe %d has closed its job", doing, pe);
+}
+
 int fy_world_check(struct fy_world *world, int pe, const char *doing)
 {
     if (atomic_load(&world->aborted))
         return report_abort(world, doing);
     uint32_t deaths = atomic_load(&world->deaths);
+    if (pe >= 0 && deaths && atomic_load(&world->peers[pe].dead))
+        return report_death(world, pe, doing);
+    if (pe >= 0)
+        return atomic_load(&world->peers[pe].gone) ? report_departure(world, pe, doing) : FERRY_OK;
     if (deaths == 0)
         return FERRY_OK;
-    if (pe >= 0)
-        return atomic_load(&world->peers[pe].dead) ? report_death(world, pe, doing) : FERRY_OK;
     if (pe == -1 && deaths == atomic_load(&world->acknowledged))
         return FERRY_OK;
     return report_death(world, atomic_load(&world->last_dead), doing);

@@ -35,6 +35,11 @@ static void on_aborted(void *arg, uint32_t by, int code)
     report("%u aborted %u %d", *(uint32_t *)arg, by, code);
 }
 
+static void on_left(void *arg, uint32_t pe)
+{
+    report("%u left %u", *(uint32_t *)arg, pe);
+}
+
 static int on_serve(void *arg, uint32_t from, uint32_t type, const void *request, size_t size, void *reply,
                     size_t capacity, size_t *reply_size)
 {
@@ -72,7 +77,7 @@ static int child(char **argv)
         sscanf(argv[5] + 2 * i, "%2hhx", &id.bytes[i]);
     struct fy_boot_config config = {.rank = rank, .n_pes = (uint32_t)atoi(argv[3]), .id = &id, .timeout = 30};
     config.peer_timeout = atof(argv[4]);
-    config.events = (struct fy_boot_events){&rank, on_dead, on_aborted, on_serve};
+    config.events = (struct fy_boot_events){&rank, on_dead, on_aborted, on_serve, on_left};
     if (fy_boot_start(&config, &boot, &error) != FERRY_OK) {
         report("%u failed %s", rank, error.message);
         return 1;

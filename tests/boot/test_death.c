@@ -221,7 +221,12 @@ static void test_close(void **state)
     struct kids kids;
     kids_start(&kids, 6, 10);
     kids_close(&kids, 0, 20); /* it waits for the others a while */
+    for (uint32_t pe = 1; pe < 6; pe++)
+        kids_expect(&kids, SOON, "%u left 0", pe);
     kids_close(&kids, 2, 5);
+    for (uint32_t pe = 1; pe < 6; pe++)
+        if (pe != 2)
+            kids_expect(&kids, SOON, "%u left 2", pe);
     kids_quiet(&kids, 0.5);
     kids_order(&kids, 5, "c1"); /* 5 hung below 2, 2 and 1 below 0 */
     kids_expect(&kids, 5, "5 c 0");

@@ -6,8 +6,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define BYTES        3000u
 #define PEER_TIMEOUT 2.0 /* seconds, as in `options` */
@@ -119,12 +117,6 @@ static void kills(struct pe *pe)
     static const char *const options[] = {"FERRY_PEER_TIMEOUT=2", NULL};
     struct stage *stage = rule_stage(pe);
     unsigned long times = rule_times(pe, "jobs of which one PE is killed", 20);
-    const char *guise = getenv("FERRY_LOOPBACK_GUISE");
-
-    if (guise && strstr(guise, "target-progress")) {
-        rule_not_applicable(pe, "survivors do not leave together, and one that has left makes no progress for the others");
-        return;
-    }
 
     for (unsigned long i = 0; i < times; i++) {
         struct run run = {.n = pe->n, .body = one_dies, .arg = stage, .options = options, .log = unheard};
