@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * PEs as threads or as child processes of a test. The main thread starts and joins them.
+ * PEs as threads or as child processes. The main thread starts and joins them.
  * See pes.h. */
 #include "pes.h"
 
 #include <dirent.h>
 #include <pthread.h>
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,17 +123,6 @@ int pes_run(struct run *run)
 {
     int rc = pes_run_tolerant(run);
     return rc < 0 ? rc : count_bad(run);
-}
-
-void pes_check_options(int n, void (*body)(struct pe *pe), void *arg, const char *const *options)
-{
-    struct run run = {.n = n, .body = body, .arg = arg, .options = options};
-    assert_int_equal(pes_run(&run), 0);
-}
-
-void pes_check(int n, void (*body)(struct pe *pe), void *arg)
-{
-    pes_check_options(n, body, arg, NULL);
 }
 
 void *pes_shared(size_t size)

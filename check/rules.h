@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a rule of the contract is, and what its body may use besides ferry.h and pes.h. Bodies run on every PE; PEs are
  * threads of one process or processes. A new group: its file in meson.build, its table here and in groups.c. */
-#ifndef TESTS_CONFORMANCE_RULES_H
-#define TESTS_CONFORMANCE_RULES_H
+#ifndef CHECK_RULES_H
+#define CHECK_RULES_H
 
 #include "pes.h"
 

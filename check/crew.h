@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Several threads of one PE, for rules about threads and contexts. Started and joined by the body of the rule. */
-#ifndef TESTS_CONFORMANCE_CREW_H
-#define TESTS_CONFORMANCE_CREW_H
+#ifndef CHECK_CREW_H
+#define CHECK_CREW_H
 
 #include "rules.h"
 

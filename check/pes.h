@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Runs the PEs of a job as threads of the test, or as child processes, and collects what they found wrong.
  * cmocka's asserts may only run in the main thread; PEs use EXPECT, and the main thread asserts on the count. */
-#ifndef TESTS_PES_H
-#define TESTS_PES_H
+#ifndef CHECK_PES_H
+#define CHECK_PES_H
 
 #include <ferry/ferry.h>
 #include <stdatomic.h>
@@ -35,7 +35,7 @@ struct run {
  * unless `tolerant`. */
 int pes_run(struct run *run);
 int pes_run_tolerant(struct run *run);
-/* The short form: body on n threads with the test's transport; asserts that nothing failed. */
+/* The short form, tests/common/pes_check.c: body on n threads with the test's transport; cmocka asserts that nothing failed. */
 void pes_check(int n, void (*body)(struct pe *pe), void *arg);
 void pes_check_options(int n, void (*body)(struct pe *pe), void *arg, const char *const *options);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * All atomics of ferry.h behind one call, and what they ought to do. Any thread. */
-#ifndef TESTS_CONFORMANCE_AMO_H
-#define TESTS_CONFORMANCE_AMO_H
+#ifndef CHECK_AMO_H
+#define CHECK_AMO_H
 
 #include "rules.h"
 

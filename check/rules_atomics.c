@@ -207,13 +207,15 @@ static void kinds_together32(struct pe *pe)
 static void bits_together(struct pe *pe, int width)
 {
     unsigned long n = rule_times(pe, "rounds of 6 kinds", 2000);
-    uint64_t *word = rule_calloc(pe, 8), state = 0x1234567u + (uint64_t)pe->rank, expected = 0, wrong = 0;
-    int bits = width * 8 / (pe->n > 16 ? 32 : 16);
-    uint64_t own = ((UINT64_C(1) << bits) - 1) << (bits * (pe->rank % (pe->n > 16 ? 32 : 16)));
+    uint64_t *word = rule_calloc(pe, ((size_t)pe->n + 15) / 16 * 8), state = 0x1234567u + (uint64_t)pe->rank;
+    uint64_t expected = 0, wrong = 0;
+    int bits = width * 8 / 16;
+    uint64_t own = ((UINT64_C(1) << bits) - 1) << (bits * (pe->rank % 16));
     static const enum amo_kind kinds[] = {AMO_AND, AMO_OR, AMO_XOR, AMO_FETCH_AND, AMO_FETCH_OR, AMO_FETCH_XOR};
 
     if (!word)
         return;
+    word += pe->rank / 16; /* as many as a word has bits for */
     EXPECT_OK(pe, ferry_barrier(pe->job));
     for (unsigned long i = 0; i < n * 6; i++) {
         uint64_t draw = rule_draw(&state), old = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the group "order" is made of: a message and the flag behind it, and the matrix of pairs of operations over a
  * fence. Any PE. */
-#ifndef TESTS_CONFORMANCE_ORDER_H
-#define TESTS_CONFORMANCE_ORDER_H
+#ifndef CHECK_ORDER_H
+#define CHECK_ORDER_H
 
 #include "rules.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const words[] = {"not-run", "pass", "fail", "not-applicable"};
+static const char *const words[] = {"not-run", "pass", "fail", "not-applicable", "expected-failure"};
 
 /* The rows of the table in docs/semantics.md. */
 void fy_report_list(const struct runner *runner)
@@ -26,7 +26,7 @@ int fy_report_json(const struct runner *runner)
 
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:f}", "rule", e->rule->id, "group",
                                               e->group->name, "title", e->rule->title, "status", words[e->outcome],
-                                              "reason", e->reason, "seconds", e->seconds));
+                                              "reason", e->outcome == OUTCOME_EXPECTED ? e->cause : e->reason, "seconds", e->seconds));
     }
     rc = json_dump_file(list, runner->settings.json, JSON_INDENT(1));
     json_decref(list);
@@ -35,9 +35,9 @@ int fy_report_json(const struct runner *runner)
     return rc;
 }
 
-static void count_group(const struct runner *runner, const char *group, int counts[4])
+static void count_group(const struct runner *runner, const char *group, int counts[OUTCOMES])
 {
-    memset(counts, 0, 4 * sizeof(*counts));
+    memset(counts, 0, OUTCOMES * sizeof(*counts));
     for (size_t i = 0; i < runner->n; i++)
         if (strcmp(runner->entries[i].group->name, group) == 0)
             counts[runner->entries[i].outcome]++;
@@ -47,12 +47,12 @@ static void count_group(const struct runner *runner, const char *group, int coun
 void fy_report_row(const struct runner *runner)
 {
     double seconds = 0;
-    int counts[4];
+    int counts[OUTCOMES];
 
     printf("row %s", runner->settings.row);
     for (const struct rule_group *group = fy_rule_groups; group->name; group++) {
         count_group(runner, group->name, counts);
-        printf(" %s=%d/%d/%d", group->name, counts[OUTCOME_PASS], counts[OUTCOME_FAIL] + counts[OUTCOME_NOT_RUN],
+        printf(" %s=%d/%d/%d", group->name, counts[OUTCOME_PASS] + counts[OUTCOME_EXPECTED], counts[OUTCOME_FAIL] + counts[OUTCOME_NOT_RUN],
                counts[OUTCOME_NOT_APPLICABLE]);
     }
     for (size_t i = 0; i < runner->n; i++)

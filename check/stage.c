@@ -193,6 +193,7 @@ void fy_stage_play(struct runner *runner, struct entry *entry)
         return;
     }
     entry->outcome = play(runner, entry);
+    fy_expected_judge(entry);
     entry->seconds = pes_now() - start;
     runner->reversals += atomic_load(&runner->stage->reversals);
     runner->instances += atomic_load(&runner->stage->instances);

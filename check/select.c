@@ -98,3 +98,30 @@ int fy_select(struct runner *runner)
     add(runner, &whole_run, &fy_rule_reversed);
     return 0;
 }
+
+/* A rule that starts jobs itself keeps their reports to itself. */
+static bool heard_of_jobs(const struct runner *runner)
+{
+    for (size_t i = 0; i < runner->n; i++) {
+        const struct entry *entry = &runner->entries[i];
+
+        if (entry->rule != &fy_rule_reversed && !(entry->rule->flags & RULE_ALONE) && entry->outcome != OUTCOME_NOT_APPLICABLE &&
+            entry->outcome != OUTCOME_NOT_RUN)
+            return true;
+    }
+    return false;
+}
+
+void fy_judge_run(struct entry *entry)
+{
+    const struct runner *runner = entry->runner;
+
+    entry->outcome = runner->reversals ? OUTCOME_PASS : OUTCOME_FAIL;
+    snprintf(entry->reason, sizeof(entry->reason), "%llu reversals in %llu instances",
+             (unsigned long long)runner->reversals, (unsigned long long)runner->instances);
+    if (!runner->chaos || !heard_of_jobs(runner)) {
+        entry->outcome = OUTCOME_NOT_APPLICABLE;
+        snprintf(entry->reason, sizeof(entry->reason), "%s",
+                 runner->chaos ? "no rule of this run reports of chaos" : "chaos is not among FERRY_HOOKS");
+    }
+}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Runs programs, one after the other, in one job. Main thread. */
-#ifndef TESTS_CONFORMANCE_PROGRAMS_RANDOM_BATCH_H
-#define TESTS_CONFORMANCE_PROGRAMS_RANDOM_BATCH_H
+#ifndef CHECK_RANDOM_BATCH_H
+#define CHECK_RANDOM_BATCH_H
 
 #include "random.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Random programs: what one is, and what the generator, the runner and the model of allowed states share. The PEs are
  * threads; PE 0 makes and judges a program, all of them run it. */
-#ifndef TESTS_CONFORMANCE_PROGRAMS_RANDOM_H
-#define TESTS_CONFORMANCE_PROGRAMS_RANDOM_H
+#ifndef CHECK_RANDOM_H
+#define CHECK_RANDOM_H
 
 #include "../amo.h"
 
