@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Rows of conformance to a table: a line for each guise, plain and under chaos; a column for each group of rules.
+# Rows of conformance to a table: a line for each row, plain and under chaos; a column for each group of rules.
 # First file: the jobs, for the order of rows. Second file: lines "row GUISE HOOKS SEED GROUP=pass/fail/na … KEY=VALUE".
 FNR == NR {
     key = $2 " " $3
@@ -31,7 +31,7 @@ function cell(key, group,    text) {
 END {
     width = 14
     for (r = 1; r <= n_rows; r++) { split(order[r], part, " "); if (length(part[1]) > width) width = length(part[1]) }
-    printf "%-" width "s %-5s", "guise", "mode"
+    printf "%-" width "s %-5s", "row", "mode"
     for (g = 1; g <= n_groups; g++) printf " %10s", groups[g]
     printf " %10s %6s\n", "reversals", "s"
     for (r = 1; r <= n_rows; r++) {

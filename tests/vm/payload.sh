@@ -24,6 +24,7 @@ make_payload() {
         copy_with_libs "$root" "$file" "/usr/bin/$(basename "$file")"
     done
     cp README.md "$root/ferry/"
+    cp tests/expected/ibrc.json "$root/rig/"
     cp "$here/guest"/* "$here/victim.sh" "$root/rig/"
     cp "$here/guest/init" "$root/init"
     chmod 755 "$root/init" "$root"/rig/*
