@@ -263,6 +263,17 @@ typedef struct ferry_stats {
 } ferry_stats_t;
 FERRY_API int ferry_stats_get(ferry_job_t *job, ferry_stats_t *stats);
 
+/* The ways from this PE to another one, as the job chose them at init. Names of transports; of atomics also "mailbox", the
+ * target's CPU on request, or both, as "loopback, mailbox", where the transport lacks kinds. Any thread. */
+typedef struct ferry_path {
+    uint32_t size; /* sizeof, set by the caller */
+    int32_t same_host;  /* 1: of ferry_team_shared */
+    char data[32];      /* puts, gets, and signals that SET */
+    char atomic64[48];
+    char atomic32[48];
+} ferry_path_t;
+FERRY_API int ferry_path_get(ferry_job_t *job, int pe, ferry_path_t *path);
+
 /* The plugins and options that this library knows, as a document for tools: calls `row` for each. Needs no job.
  * what: "plugin" (name, path, state, reason), "capability" (plugin, capability, value), "option" (name, value, origin, doc),
  * "choice" (option, accepted value), "explain" (transport, feature in value, native or made in state, memory kind in origin,

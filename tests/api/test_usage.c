@@ -66,6 +66,9 @@ static void arguments_body(struct pe *pe)
     REFUSED(pe, ferry_ctx_destroy(pe->ctx), FERRY_ERR_ARG, "the default context stays");
     REFUSED(pe, ferry_register(pe->job, NULL, 5, (ferry_buffer_t *[]){NULL}), FERRY_ERR_ARG, "are no memory");
     REFUSED(pe, ferry_register(pe->job, words, 5, NULL), FERRY_ERR_ARG, "buffer is null");
+    REFUSED(pe, ferry_path_get(pe->job, 2, &(ferry_path_t){.size = sizeof(ferry_path_t)}), FERRY_ERR_ARG, "pe 2 is not in 0 to 1");
+    REFUSED(pe, ferry_path_get(pe->job, 1, NULL), FERRY_ERR_ARG, "path is null");
+    REFUSED(pe, ferry_path_get(pe->job, 1, &(ferry_path_t){0}), FERRY_ERR_ARG, "size is not set");
     REFUSED(pe, ferry_pe_alive(pe->job, 9), FERRY_ERR_ARG, "pe 9 is out of range");
     REFUSED(pe, ferry_ptr(pe->job, &local, 1) ? 0 : FERRY_ERR_ARG, FERRY_ERR_ARG, "is not in the symmetric heap");
     REFUSED(pe, ferry_ptr(pe->job, words, 2) ? 0 : FERRY_ERR_ARG, FERRY_ERR_ARG, "ferry_ptr: pe 2");
