@@ -93,8 +93,8 @@ static void interface(const struct fy_findings *to, const struct fy_options *opt
     if (fy_net_address(name, &ip, &error) != FERRY_OK)
         fy_finding(to, FERRY_FINDING_PROBLEM, "interface", "correct FERRY_INTERFACE", "%s", error.message);
     else
-        fy_finding(to, FERRY_FINDING_OK, "interface", "", "PEs meet on %s%s", name,
-                   strcmp(name, "lo") == 0 ? ", which keeps a job on this host (FERRY_INTERFACE)" : "");
+        fy_finding(to, FERRY_FINDING_OK, "interface", "", "PEs meet on %s%s", fy_net_auto(name) ? "lo" : name,
+                   fy_net_is_loopback(ip) ? ", which keeps a job on this host (FERRY_INTERFACE)" : "");
 }
 
 static void gpu(const struct fy_findings *to, const struct fy_options *options)

@@ -45,6 +45,7 @@ const struct ferry_option fy_core_options[] = {
     {"size", FERRY_OPTION_INT, 0, "0", NULL, "Number of PEs in the job; set by the launcher."},
     {"id", FERRY_OPTION_STRING, 0, "", NULL,
      "The job's unique id in hexadecimal; set by the launcher. Holds a secret."},
-    {"interface", FERRY_OPTION_STRING, 0, "lo", NULL,
-     "Network interface, or IPv4 address, on which PEs meet; the default keeps a job on one host."},
+    {"interface", FERRY_OPTION_STRING, 0, "auto", NULL,
+     "Network interface, or IPv4 address, on which PEs meet. auto: a job's id is made on lo, which keeps the job on one host, "
+     "and a PE listens where it reaches its id; for a job across hosts, set it where the id is made."},
     {NULL, 0, 0, NULL, NULL, NULL}};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Agreement at init: version, transports, heap and channels must be the same on every PE, and every PE must have got here.
  * Setup thread. */
+#include "host.h"
 #include "job.h"
 
 #include "../base/blob.h"
@@ -16,7 +17,8 @@ struct card {
     char transports[256];
     char hooks[64];
     uint64_t heap_size, heap_chunk, channels;
-    uint64_t machine; /* equal for PEs that share a kernel, so its memory */
+    uint64_t machine; /* fy_machine_number, fy_host_number */
+    uint64_t host;
     uint64_t nodes;   /* of struct ferry_place */
     char gpu[16];
     int32_t status;
@@ -29,22 +31,6 @@ struct sealed_card {
     struct card card;
 };
 
-/* FNV-1a of the boot id: the host name is no proof of being the same machine. */
-static uint64_t machine_number(void)
-{
-    char id[64] = "";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (file) {
-        if (!fgets(id, sizeof(id), file))
-            id[0] = '\0';
-        fclose(file);
-    }
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const char *c = id; *c; c++)
-        hash = (hash ^ (uint8_t)*c) * 0x100000001b3u;
-    return hash;
-}
-
 static void card_fill(struct ferry_job *job, int status, const struct ferry_error *error, struct card *card)
 {
     memset(card, 0, sizeof(*card));
@@ -55,7 +41,8 @@ static void card_fill(struct ferry_job *job, int status, const struct ferry_erro
     card->heap_size = (uint64_t)fy_options_number(&job->options, "heap_size");
     card->heap_chunk = (uint64_t)fy_options_number(&job->options, "heap_chunk");
     card->channels = (uint64_t)fy_options_number(&job->options, "channels");
-    card->machine = machine_number();
+    card->machine = fy_machine_number();
+    card->host = fy_host_number();
     struct ferry_place place;
     fy_job_here(&place, &job->options);
     card->nodes = place.nodes;
@@ -135,8 +122,8 @@ static int judge(struct ferry_job *job, const struct sealed_card *cards, struct 
         rc = card_open(cards, pe, &card, error);
         if (rc != FERRY_OK)
             break;
-        job->world.peers[pe].same_host = card->machine == own->machine;
-        job->local_pes += job->world.peers[pe].same_host;
+        job->world.peers[pe].same_host = card->host == own->host;
+        job->local_pes += card->machine == own->machine; /* they share its memory, cores and devices */
         if (card->status != FERRY_OK) {
             rc = card->status;
             fy_error_set(error, rc, NULL, "pe %u could not start: %.250s", pe, card->message);
@@ -152,7 +139,7 @@ static int judge(struct ferry_job *job, const struct sealed_card *cards, struct 
     return rc;
 }
 
-/* Where the PEs of this host run, for transports that share devices among them. The cards were judged. */
+/* Where the PEs of this machine run, for transports that share devices among them. The cards were judged. */
 static int keep_places(struct ferry_job *job, const struct sealed_card *cards, struct ferry_error *error)
 {
     uint32_t n = 0;
@@ -163,7 +150,7 @@ static int keep_places(struct ferry_job *job, const struct sealed_card *cards, s
     }
     for (uint32_t pe = 0; pe < job->world.n_pes; pe++) {
         const struct card *card = &cards[pe].card;
-        if (!job->world.peers[pe].same_host)
+        if (card->machine != cards[job->world.my_pe].card.machine)
             continue;
         if (pe == job->world.my_pe)
             job->my_place = n;

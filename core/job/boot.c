@@ -96,7 +96,8 @@ static int boot_meet(struct fy_boot *boot, const struct fy_boot_config *config, 
 {
     uint32_t ip;
     uint64_t deadline = fy_deadline(boot->timeout);
-    int rc = fy_net_address(config->interface_, &ip, error);
+    int rc = config->id && fy_net_auto(config->interface_) ? fy_exchange_near(config->id, &ip, error)
+                                                           : fy_net_address(config->interface_, &ip, error);
     if (rc == FERRY_OK)
         rc = fy_net_listen(ip, &boot->self.addr, &boot->hub.listener, error);
     if (rc == FERRY_OK)

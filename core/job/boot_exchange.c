@@ -2,7 +2,7 @@
  * Bootstrap, first contact: how PEs learn each other's control addresses and the secret, by a meeting or by the
  * application's functions. Called by the setup thread before the control thread exists. */
 #include "boot_internal.h"
-#include <arpa/inet.h>
+#include "host.h"
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +15,9 @@ struct card {
     struct fy_identity self;
     uint8_t secret[FERRY_SECRET_BYTES];
     uint64_t job_id;
+    uint64_t host;
 };
 #define CARD_MAGIC "FERRYPE"
-
-static bool is_loopback(const struct fy_addr *addr)
-{
-    return (ntohl(addr->ip) >> 24) == 127;
-}
 
 /* A PE that listens on loopback cannot be reached from other hosts, and mixing means that a setting is missing
  * somewhere. */
@@ -29,7 +25,7 @@ static int table_check(const struct fy_boot *boot, struct ferry_error *error)
 {
     char a[FY_ADDR_TEXT], b[FY_ADDR_TEXT];
     for (uint32_t pe = 1; pe < boot->n; pe++) {
-        if (is_loopback(&boot->table[pe]) == is_loopback(&boot->table[0]))
+        if (fy_net_is_loopback(boot->table[pe].ip) == fy_net_is_loopback(boot->table[0].ip))
             continue;
         fy_error_set(error, FERRY_ERR_MISMATCH, "set FERRY_INTERFACE for every PE, to a network that all of them share",
                      "PE 0 listens on %s, PE %u on %s: one of them is loopback", fy_addr_text(&boot->table[0], a), pe,
@@ -38,6 +34,17 @@ static int table_check(const struct fy_boot *boot, struct ferry_error *error)
         return FERRY_ERR_MISMATCH;
     }
     return FERRY_OK;
+}
+
+int fy_exchange_near(const ferry_uniqueid_t *bytes, uint32_t *ip, struct ferry_error *error)
+{
+    struct fy_id id;
+    int rc = fy_id_read(bytes, &id, error);
+    *ip = id.addr.ip;
+    if (rc == FERRY_OK && !fy_net_is_loopback(id.addr.ip))
+        rc = fy_net_toward(&id.addr, ip, error);
+    sodium_memzero(&id, sizeof(id));
+    return rc;
 }
 
 int fy_exchange_id(struct fy_boot *boot, const struct fy_boot_config *config, uint64_t deadline,
@@ -55,6 +62,20 @@ int fy_exchange_id(struct fy_boot *boot, const struct fy_boot_config *config, ui
     crypto_auth(boot->secret, (const unsigned char *)&boot->job_id, sizeof(boot->job_id), id.secret);
     sodium_memzero(&id, sizeof(id));
     return rc == FERRY_OK ? table_check(boot, error) : rc;
+}
+
+/* PEs of two hosts that all listen on loopback would each connect to whoever is at that port of their own host. */
+static int hosts_check(const struct fy_boot *boot, const struct card *cards, struct ferry_error *error)
+{
+    for (uint32_t pe = 1; pe < boot->n && fy_net_is_loopback(boot->table[0].ip); pe++) {
+        if (cards[pe].host == cards[0].host)
+            continue;
+        fy_error_set(error, FERRY_ERR_MISMATCH, "set FERRY_INTERFACE for every PE, to a network that all of them share",
+                     "PEs 0 and %u run on different hosts, and listen on loopback", pe);
+        error->peer = (int32_t)pe;
+        return FERRY_ERR_MISMATCH;
+    }
+    return FERRY_OK;
 }
 
 /* NULL: good. */
@@ -89,7 +110,8 @@ static int cards_read(struct fy_boot *boot, const struct card *cards, struct fer
     }
     memcpy(boot->secret, cards[0].secret, sizeof(boot->secret));
     boot->job_id = cards[0].job_id;
-    return table_check(boot, error);
+    int rc = table_check(boot, error);
+    return rc == FERRY_OK ? hosts_check(boot, cards, error) : rc;
 }
 
 int fy_exchange_functions(struct fy_boot *boot, const struct fy_boot_config *config, struct ferry_error *error)
@@ -99,6 +121,7 @@ int fy_exchange_functions(struct fy_boot *boot, const struct fy_boot_config *con
     memcpy(mine.magic, CARD_MAGIC, sizeof(mine.magic));
     mine.protocol = FY_WIRE_PROTOCOL;
     mine.self = boot->self;
+    mine.host = fy_host_number();
     if (boot->rank == 0) { /* one PE's are used; the others' would only be copied about */
         randombytes_buf(mine.secret, sizeof(mine.secret));
         randombytes_buf(&mine.job_id, sizeof(mine.job_id));

@@ -78,11 +78,15 @@ static struct fy_conn *hub_add(struct fy_hub *hub, int fd, enum fy_conn_state st
 struct fy_conn *fy_hub_connect(struct fy_hub *hub, const struct fy_addr *addr, uint32_t server,
                                const struct fy_identity *self, uint64_t deadline)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return NULL;
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = addr->port, .sin_addr.s_addr = addr->ip};
-    int error = connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0 && errno != EINPROGRESS ? errno : 0;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* once closed, it keeps its port from no listener */
+    int rc = connect(fd, (struct sockaddr *)&to, sizeof(to));
+    if (rc != 0 && errno == EADDRNOTAVAIL && fy_net_bind_any(fd, INADDR_ANY) == 0)
+        rc = connect(fd, (struct sockaddr *)&to, sizeof(to));
+    int error = rc != 0 && errno != EINPROGRESS ? errno : 0;
     struct fy_conn *conn = hub_add(hub, fd, FY_CONN_CONNECTING);
     if (!conn)
         return NULL;

@@ -237,6 +237,8 @@ uint64_t fy_call_tick(struct fy_boot *boot, uint64_t now);
 void fy_call_end(struct fy_boot *boot, uint32_t pe, int status, const char *why);
 
 /* --- boot_exchange.c: setup thread, before the control thread exists */
+/* The address to listen on: that by which the id's meeting is reached. */
+int fy_exchange_near(const ferry_uniqueid_t *id, uint32_t *ip, struct ferry_error *error);
 int fy_exchange_id(struct fy_boot *boot, const struct fy_boot_config *config, uint64_t deadline,
                    struct ferry_error *error);
 int fy_exchange_functions(struct fy_boot *boot, const struct fy_boot_config *config, struct ferry_error *error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Bootstrap addresses: from the name of an interface to a listening socket, and texts for messages.
- * Pure functions, any thread. */
+ * Any thread. */
 #include "boot_wire.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -8,11 +8,18 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+/* Ports that are tried when the kernel has none to give out. */
+#define PORT_FIRST   1024
+#define PORT_LAST    65535
+#define PORT_TRIES   64
+#define LISTEN_TRIES 8
 
 /* "lo (127.0.0.1), eth0 (192.0.2.2)" */
 static void list_interfaces(char *out, size_t size)
@@ -62,10 +69,40 @@ static int interface_find(const char *name, uint32_t *ip)
     return found;
 }
 
+bool fy_net_auto(const char *interface_)
+{
+    return !interface_ || strcmp(interface_, "auto") == 0;
+}
+
+bool fy_net_is_loopback(uint32_t ip)
+{
+    return ntohl(ip) >> 24 == IN_LOOPBACKNET;
+}
+
+/* A datagram socket that is connected sends nothing, and has the address that a connection would have. */
+int fy_net_toward(const struct fy_addr *to, uint32_t *ip, struct ferry_error *error)
+{
+    char text[FY_ADDR_TEXT], reason[FY_CODE_TEXT];
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = to->port, .sin_addr.s_addr = to->ip};
+    socklen_t size = sizeof(at);
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int rc = fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0 ? getsockname(fd, (struct sockaddr *)&at, &size) : -1;
+    int code = errno;
+    if (fd >= 0)
+        close(fd);
+    *ip = at.sin_addr.s_addr;
+    if (rc == 0)
+        return FERRY_OK;
+    fy_error_set(error, FERRY_ERR_BOOTSTRAP, "check FERRY_INTERFACE, here and where the id was made, and the network",
+                 "meeting at %s: no way there from this host: %s", fy_addr_text(to, text), fy_code_text(code, reason));
+    error->library_status = code;
+    return FERRY_ERR_BOOTSTRAP;
+}
+
 int fy_net_address(const char *interface_, uint32_t *ip, struct ferry_error *error)
 {
     *ip = htonl(INADDR_LOOPBACK);
-    if (!interface_ || !interface_[0] || strcmp(interface_, "lo") == 0)
+    if (!interface_ || !interface_[0] || strcmp(interface_, "lo") == 0 || fy_net_auto(interface_))
         return FERRY_OK;
     struct in_addr given;
     if (inet_pton(AF_INET, interface_, &given) == 1) {
@@ -80,15 +117,53 @@ int fy_net_address(const char *interface_, uint32_t *ip, struct ferry_error *err
     return interface_missing(interface_, found < 0 ? "it has no IPv4 address" : "there is none of this name", error);
 }
 
+/* The kernel gives out ports of its range only, and none that a closed connection still holds (TIME_WAIT). When there is
+ * none left, which many short jobs can bring about, any other port will do. */
+int fy_net_bind_any(int fd, uint32_t ip)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = ip};
+    int on = 1, rc = -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* a port that only closed connections hold is free */
+    errno = EADDRINUSE;
+    for (int i = 0; rc != 0 && i < PORT_TRIES && errno == EADDRINUSE; i++) {
+        at.sin_port = htons((uint16_t)(PORT_FIRST + randombytes_uniform(PORT_LAST - PORT_FIRST + 1)));
+        rc = bind(fd, (struct sockaddr *)&at, sizeof(at));
+    }
+    return rc;
+}
+
+static int bind_somewhere(int fd, uint32_t ip)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = ip};
+    if (bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0)
+        return 0;
+    return errno == EADDRINUSE ? fy_net_bind_any(fd, ip) : -1;
+}
+
+/* Two may bind one port for re-use; only one can listen there. */
+static int listen_somewhere(uint32_t ip)
+{
+    for (int i = 0;; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd >= 0 && bind_somewhere(fd, ip) == 0 && listen(fd, SOMAXCONN) == 0)
+            return fd;
+        int code = errno;
+        if (fd >= 0)
+            close(fd);
+        errno = code;
+        if (code != EADDRINUSE || i == LISTEN_TRIES)
+            return -1;
+    }
+}
+
 int fy_net_listen(uint32_t ip, struct fy_addr *addr, int *fd_out, struct ferry_error *error)
 {
     char text[FY_ADDR_TEXT], reason[FY_CODE_TEXT];
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = ip};
     socklen_t size = sizeof(at);
     *addr = (struct fy_addr){.ip = ip};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0 && listen(fd, SOMAXCONN) == 0 &&
-        getsockname(fd, (struct sockaddr *)&at, &size) == 0) {
+    int fd = listen_somewhere(ip);
+    if (fd >= 0 && getsockname(fd, (struct sockaddr *)&at, &size) == 0) {
         addr->port = at.sin_port;
         *fd_out = fd;
         return FERRY_OK;
@@ -99,7 +174,11 @@ int fy_net_listen(uint32_t ip, struct fy_addr *addr, int *fd_out, struct ferry_e
     inet_ntop(AF_INET, &at.sin_addr, text, sizeof(text));
     if (code == EADDRNOTAVAIL)
         return interface_missing(text, "it is no address of this machine", error);
-    fy_error_set(error, FERRY_ERR_SYSTEM, NULL, "cannot listen on %s: %s", text, fy_code_text(code, reason));
+    if (code == EADDRINUSE)
+        fy_error_set(error, FERRY_ERR_SYSTEM, "see ss -tan: connections that were closed hold a port for a minute",
+                     "cannot listen on %s: no port is free, in net.ipv4.ip_local_port_range or elsewhere", text);
+    else
+        fy_error_set(error, FERRY_ERR_SYSTEM, NULL, "cannot listen on %s: %s", text, fy_code_text(code, reason));
     error->library_status = code;
     return FERRY_ERR_SYSTEM;
 }

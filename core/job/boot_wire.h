@@ -178,8 +178,15 @@ void fy_auth_welcome(struct fy_conn *conn, uint32_t limit);
 void fy_auth_refuse(struct fy_conn *conn, int status, int peer, const char *text);
 
 /* --- boot_net.c: addresses */
+/* "auto" is lo here: who joins a meeting elsewhere asks fy_net_toward. */
 int fy_net_address(const char *interface_, uint32_t *ip, struct ferry_error *error);
+bool fy_net_auto(const char *interface_);
+bool fy_net_is_loopback(uint32_t ip);
+/* The address of this host from which `to` is reached. */
+int fy_net_toward(const struct fy_addr *to, uint32_t *ip, struct ferry_error *error);
 int fy_net_listen(uint32_t ip, struct fy_addr *addr, int *fd, struct ferry_error *error);
+/* To a port beyond those that the kernel gives out by itself; 0, or -1 and errno. */
+int fy_net_bind_any(int fd, uint32_t ip);
 void fy_net_tune(int fd);
 #define FY_ADDR_TEXT 32
 const char *fy_addr_text(const struct fy_addr *addr, char out[FY_ADDR_TEXT]);

@@ -102,7 +102,12 @@ static void on_connected(struct visit *v, struct fy_conn *conn)
         fy_auth_begin(conn);
         return;
     }
-    if (code == ECONNREFUSED)
+    if (code == ECONNREFUSED && fy_net_is_loopback(v->join->id->addr.ip))
+        visit_fail(v, FERRY_ERR_BOOTSTRAP,
+                   "make a new id, an id is for one job and one use; for a job across hosts, with FERRY_INTERFACE set",
+                   "nobody serves this id on this host: it was already used, its time is over, or the process that "
+                   "made it has ended or runs on another host");
+    else if (code == ECONNREFUSED)
         visit_fail(v, FERRY_ERR_BOOTSTRAP, "make a new id; an id is for one job and one use",
                    "nobody serves this id: it was already used, its time is over, or the process that made it has "
                    "ended");
