@@ -35,6 +35,33 @@ static void let_go_of_all(struct ferry_ctx *ctx)
         fy_let_go(ctx->world, ctx->listed[i]);
 }
 
+/* Among those that the lane owes something, where it was asked for all at once: one that is late, if it can tell them apart. */
+static int late(struct ferry_ctx *ctx, const struct fy_lane *lane)
+{
+    int first = -1;
+    for (uint32_t i = 0; i < ctx->n_listed; i++) {
+        uint32_t pe = ctx->listed[i];
+        const struct fy_flow *flow = &ctx->flows[pe];
+        uint64_t ticket = 0;
+        if ((flow->lane != lane && !(flow->far & 1u << lane->index)) || !(flow->did & FY_DID_SET(FY_DID_OUT)))
+            continue;
+        if (first < 0)
+            first = (int)pe;
+        if (lane->caps->flags & FERRY_CAP_QUIET_PEER && lane->ops->quiet(lane->handle, ctx->id, pe, &ticket) != FERRY_OK)
+            return (int)pe;
+    }
+    return first;
+}
+
+static int not_complete(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, const char *doing)
+{
+    int who = pe == FERRY_PEER_ALL ? late(ctx, lane) : (int)pe;
+    bool sure = pe != FERRY_PEER_ALL || lane->caps->flags & FERRY_CAP_QUIET_PEER || ctx->n_listed == 1;
+    return fy_fail(ctx->world, FERRY_ERR_TIMEOUT, who, (int)ctx->id, -1, "raise FERRY_TIMEOUT if a peer may be that slow",
+                   "%s: not complete on channel %u after %g s, at pe %d%s", doing, ctx->id, ctx->world->timeout, who,
+                   sure ? "" : " or others");
+}
+
 int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, uint64_t *ticket, const char *doing)
 {
     struct fy_world *world = ctx->world;
@@ -63,9 +90,7 @@ int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe,
         if (deadline == 0)
             deadline = fy_deadline(world->timeout);
         if (fy_now_ns() > deadline)
-            return fy_fail(world, FERRY_ERR_TIMEOUT, pe == FERRY_PEER_ALL ? -1 : (int)pe, (int)ctx->id, -1,
-                           "raise FERRY_TIMEOUT if a peer may be that slow", "%s: not complete on channel %u after %g s",
-                           doing, ctx->id, world->timeout);
+            return not_complete(ctx, lane, pe, doing);
     }
     *ticket = 0;
     return FERRY_OK;
