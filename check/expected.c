@@ -61,9 +61,7 @@ int fy_expected_read(struct runner *runner)
                 runner->expected ? "it is something else" : error.text);
         return -1;
     }
-    json_array_foreach(runner->expected, index, item)
-        if (take(runner, item, index) != 0)
-            return -1;
+    json_array_foreach(runner->expected, index, item) if (take(runner, item, index) != 0) return -1;
     return 0;
 }
 

@@ -4,18 +4,18 @@
 
 /* clang-format off: one a line */
 const struct rule_group fy_rule_groups[] = {
-    {"completion", fy_rules_completion},
-    {"data", fy_rules_data},
-    {"atomics", fy_rules_atomics},
-    {"kinds", fy_rules_kinds},
-    {"sizes", fy_rules_sizes},
-    {"places", fy_rules_places},
-    {"order", fy_rules_order},
-    {"signals", fy_rules_signals},
-    {"wait", fy_rules_wait},
-    {"contexts", fy_rules_contexts},
-    {"life", fy_rules_life},
-    {"death", fy_rules_death},
-    {NULL, NULL},
+    {"completion", fy_rules_completion, LEVEL_ORDER, "quiet"},
+    {"data", fy_rules_data, LEVEL_DATA, "what-a-return-means"},
+    {"atomics", fy_rules_atomics, LEVEL_ORDER, "atomics"},
+    {"kinds", fy_rules_kinds, LEVEL_ORDER, "atomics"},
+    {"sizes", fy_rules_sizes, LEVEL_DATA, "sizes-and-addresses"},
+    {"places", fy_rules_places, LEVEL_DATA, "sizes-and-addresses"},
+    {"order", fy_rules_order, LEVEL_ORDER, "order"},
+    {"signals", fy_rules_signals, LEVEL_ORDER, "signals"},
+    {"wait", fy_rules_wait, LEVEL_ORDER, "waiting"},
+    {"contexts", fy_rules_contexts, LEVEL_THREADS, "words"},
+    {"life", fy_rules_life, LEVEL_FAULTS, "failure"},
+    {"death", fy_rules_death, LEVEL_FAULTS, "failure"},
+    {NULL, NULL, LEVEL_LOAD, NULL},
 };
 /* clang-format on */

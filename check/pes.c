@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,24 +36,40 @@ double pes_now(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
+static void note(struct pe *pe, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Prints the first few failures, and keeps the very first. */
+static void note(struct pe *pe, const char *format, ...)
+{
+    char line[sizeof(pe->run->seen) + 400];
+    int before = atomic_fetch_add(&pe->run->failures, 1);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    if (before == 0)
+        snprintf(pe->run->seen, sizeof(pe->run->seen), "%.*s", (int)sizeof(pe->run->seen) - 1, line);
+    if (before < 10)
+        fprintf(stderr, "%s\n", line);
+}
+
 bool pes_expect(struct pe *pe, bool good, const char *what, const char *file, int line)
 {
-    if (good)
-        return true;
-    if (atomic_fetch_add(&pe->run->failures, 1) < 10)
-        fprintf(stderr, "%s:%d: pe %d: failed: %s\n", file, line, pe->rank, what);
-    return false;
+    if (!good)
+        note(pe, "%s:%d: pe %d: failed: %s", basename(file), line, pe->rank, what);
+    return good;
 }
 
 bool pes_expect_ok(struct pe *pe, int status, const char *what, const char *file, int line)
 {
+    struct ferry_error error = {.size = sizeof(error)};
+
     if (status == FERRY_OK)
         return true;
-    struct ferry_error error = {.size = sizeof(error)};
     ferry_last_error(pe->job, &error);
-    if (atomic_fetch_add(&pe->run->failures, 1) < 10)
-        fprintf(stderr, "%s:%d: pe %d: %s gave %s: %s\n", file, line, pe->rank, what, ferry_status_string(status),
-                error.message);
+    note(pe, "%s:%d: pe %d: %s gave %s: %s", basename(file), line, pe->rank, what, ferry_status_string(status),
+         error.message);
     return false;
 }
 
@@ -82,8 +99,15 @@ static void *pe_main(void *arg)
     char transport[600];
     options_with_transport(run, options, transport, sizeof(transport));
     run->init_error[pe.rank].size = sizeof(struct ferry_error);
-    ferry_attr_t attr = {.size = sizeof(attr), .bootstrap = FERRY_BOOTSTRAP_UNIQUEID, .rank = pe.rank, .n_pes = run->n,
-                         .id = start->id, .options = options, .log = run->log, .log_arg = run->arg, .error = &run->init_error[pe.rank]};
+    ferry_attr_t attr = {.size = sizeof(attr),
+                         .bootstrap = FERRY_BOOTSTRAP_UNIQUEID,
+                         .rank = pe.rank,
+                         .n_pes = run->n,
+                         .id = start->id,
+                         .options = options,
+                         .log = run->log,
+                         .log_arg = run->arg,
+                         .error = &run->init_error[pe.rank]};
     run->init_status[pe.rank] = ferry_init(&attr, &pe.job);
     if (run->init_status[pe.rank] != FERRY_OK)
         return NULL;
@@ -151,8 +175,8 @@ static int count_dir(const char *path)
     return n - 2;
 }
 
-/* The runtimes of the sanitizers map anonymous memory as they please: under them only mappings with a file behind them count,
- * which all shared memory has. */
+/* The runtimes of the sanitizers map anonymous memory as they please: under them only mappings with a file behind them
+ * count, which all shared memory has. */
 static bool counts(const char *line)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -210,8 +234,8 @@ static void child_main(struct family *family, int rank)
     _exit(0);
 }
 
-/* A fork while another thread holds a lock of the allocator leaves the child with a lock that nobody opens; so fork when
- * there is one thread, that is when the meetings of earlier jobs have ended, and make the id afterwards. */
+/* A fork while another thread holds a lock of the allocator leaves the child with a lock that nobody opens; so fork
+ * when there is one thread, that is when the meetings of earlier jobs have ended, and make the id afterwards. */
 static void wait_until_alone(void)
 {
     double end = pes_now() + 60;

@@ -22,20 +22,22 @@ struct run {
     int n;
     void (*body)(struct pe *pe);
     void *arg;
-    const char *const *options; /* "NAME=value", NULL-ended; or NULL */
+    const char *const *options;                          /* "NAME=value", NULL-ended; or NULL */
     void (*log)(void *arg, int level, const char *line); /* of every PE, with arg; NULL: stderr */
     /* results */
     _Atomic int failures;
+    char seen[256]; /* the first of them */
     int init_status[64];
     struct ferry_error init_error[64];
     int final_status[64];
 };
 
-/* Starts run->n threads, each a PE; init, body, finalize. Returns the number of failures, those of init and finalize included
- * unless `tolerant`. */
+/* Starts run->n threads, each a PE; init, body, finalize. Returns the number of failures, those of init and finalize
+ * included unless `tolerant`. */
 int pes_run(struct run *run);
 int pes_run_tolerant(struct run *run);
-/* The short form, tests/common/pes_check.c: body on n threads with the test's transport; cmocka asserts that nothing failed. */
+/* The short form, tests/common/pes_check.c: body on n threads with the test's transport; cmocka asserts that nothing
+ * failed. */
 void pes_check(int n, void (*body)(struct pe *pe), void *arg);
 void pes_check_options(int n, void (*body)(struct pe *pe), void *arg, const char *const *options);
 
@@ -46,7 +48,7 @@ void *pes_shared(size_t size);
 /* Counts a failure and prints where; does not return from the caller. */
 bool pes_expect(struct pe *pe, bool good, const char *what, const char *file, int line);
 #define EXPECT(pe, condition) pes_expect(pe, (condition), #condition, __FILE__, __LINE__)
-#define EXPECT_OK(pe, call) pes_expect_ok(pe, (call), #call, __FILE__, __LINE__)
+#define EXPECT_OK(pe, call)   pes_expect_ok(pe, (call), #call, __FILE__, __LINE__)
 bool pes_expect_ok(struct pe *pe, int status, const char *what, const char *file, int line);
 
 /* FERRY_TRANSPORT of the tests: TEST_TRANSPORT, or loopback. */

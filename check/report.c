@@ -24,9 +24,10 @@ int fy_report_json(const struct runner *runner)
     for (size_t i = 0; i < runner->n; i++) {
         const struct entry *e = &runner->entries[i];
 
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:f}", "rule", e->rule->id, "group",
-                                              e->group->name, "title", e->rule->title, "status", words[e->outcome],
-                                              "reason", e->outcome == OUTCOME_EXPECTED ? e->cause : e->reason, "seconds", e->seconds));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:s, s:s, s:f}", "rule", e->rule->id, "group", e->group->name,
+                                        "title", e->rule->title, "status", words[e->outcome], "reason",
+                                        e->outcome == OUTCOME_EXPECTED ? e->cause : e->reason, "seconds", e->seconds));
     }
     rc = json_dump_file(list, runner->settings.json, JSON_INDENT(1));
     json_decref(list);
@@ -52,8 +53,8 @@ void fy_report_row(const struct runner *runner)
     printf("row %s", runner->settings.row);
     for (const struct rule_group *group = fy_rule_groups; group->name; group++) {
         count_group(runner, group->name, counts);
-        printf(" %s=%d/%d/%d", group->name, counts[OUTCOME_PASS] + counts[OUTCOME_EXPECTED], counts[OUTCOME_FAIL] + counts[OUTCOME_NOT_RUN],
-               counts[OUTCOME_NOT_APPLICABLE]);
+        printf(" %s=%d/%d/%d", group->name, counts[OUTCOME_PASS] + counts[OUTCOME_EXPECTED],
+               counts[OUTCOME_FAIL] + counts[OUTCOME_NOT_RUN], counts[OUTCOME_NOT_APPLICABLE]);
     }
     for (size_t i = 0; i < runner->n; i++)
         seconds += runner->entries[i].seconds;

@@ -11,9 +11,9 @@
 enum rule_flags {
     RULE_ONE_PROCESS = 1u << 0, /* the PEs share memory beside the heap, or start threads that must outlive none */
     RULE_ALONE = 1u << 1,       /* the body starts jobs itself: called once, without a job, with pe->n as the wish */
-    RULE_BIG = 1u << 2,         /* on plain loopback and on its guise max-msg only: gigabytes, or every alignment */
-    RULE_RACES = 1u << 3,       /* bytes are looked at while they are written: not under the thread sanitizer */
-    RULE_PAIR = 1u << 4         /* with two PEs, since each is costly */
+    RULE_BIG = 1u << 2, /* gigabytes, or every alignment: on plain loopback and its guise max-msg, or when asked for */
+    RULE_RACES = 1u << 3, /* bytes are looked at while they are written: not under the thread sanitizer */
+    RULE_PAIR = 1u << 4   /* with two PEs, since each is costly */
 };
 
 struct rule {
@@ -31,9 +31,23 @@ extern const struct rule fy_rules_completion[], fy_rules_data[], fy_rules_atomic
 extern const struct rule fy_rules_order[], fy_rules_signals[], fy_rules_wait[], fy_rules_contexts[], fy_rules_life[],
     fy_rules_death[];
 
+/* What a group of rules is about, from loading the plugin to its speed. */
+enum rule_level {
+    LEVEL_LOAD,
+    LEVEL_DATA,
+    LEVEL_ORDER,
+    LEVEL_THREADS,
+    LEVEL_ADVERSARY,
+    LEVEL_FAULTS,
+    LEVEL_SPEED,
+    LEVELS
+};
+
 struct rule_group {
     const char *name;
     const struct rule *rules;
+    enum rule_level level;
+    const char *anchor; /* section of docs/semantics.md that says what holds */
 };
 extern const struct rule_group fy_rule_groups[]; /* ended by name NULL */
 
@@ -50,7 +64,9 @@ struct stage {
     int chaos, processes, plain; /* plain: loopback without a guise and without hooks */
     _Atomic int bad;             /* failures, also of PEs that are processes */
     _Atomic int not_applicable;
-    char reason[256];                      /* why it failed or is not applicable */
+    char reason[256];                      /* why it is not applicable */
+    char seen[256];                        /* the first expectation that failed */
+    char plugin[256];                      /* path of the plugin's file; empty: several, or not known */
     _Atomic uint64_t reversals, instances; /* as the chaos hook reports them */
     _Atomic uint64_t unbalanced;           /* complaints of the count hook */
     _Atomic uint64_t words[64];            /* what PEs tell each other beside the job; zero at the start */

@@ -12,6 +12,9 @@ struct settings {
     int pes;
     double deadline; /* seconds for each rule */
     bool processes, list;
+    unsigned levels; /* bit n: groups of level n; 0: all */
+    bool big;        /* rules of gigabytes, too */
+    int log;         /* where a rule's own words go, emptied before each; -1: to stdout and stderr */
 };
 
 /* Expected: it failed, and the file of known weaknesses says so. */
@@ -25,7 +28,8 @@ struct entry {
     double seconds;
     char reason[600];
     const char *cause; /* why it is expected to fail; NULL: it is not */
-    char name[128]; /* R10_2_fence_orders_… */
+    char name[128];    /* R10_2_fence_orders_… */
+    char seen[256];    /* where it first failed */
     struct runner *runner;
 };
 
@@ -34,6 +38,7 @@ struct runner {
     struct entry *entries;
     size_t n;
     struct stage *stage; /* shared with child processes */
+    char plugin[256];
     struct rule_caps caps;
     json_t *expected; /* owns the causes */
     uint64_t reversals, instances;
@@ -46,9 +51,14 @@ extern const struct rule fy_rule_reversed;
 /* stage.c: reads the capabilities in a child process; plays one rule in a child process, with a deadline. */
 int fy_stage_capabilities(struct runner *runner);
 void fy_stage_play(struct runner *runner, struct entry *entry);
-/* select.c: the entries that the settings ask for; negative when a name is unknown. */
+/* Bytes per second of large puts, measured now; 0: they fail. */
+double fy_stage_rate(struct runner *runner);
+/* select.c: the entries that the settings ask for; negative, with a message, when a name is unknown. And without
+ * looking at names: there may be none; with_run: with the item about the whole run. */
 int fy_select(struct runner *runner);
-/* expected.c: reads the file of known weaknesses, negative with a message if it is none; and what that makes of an outcome. */
+int fy_fill(struct runner *runner, bool with_run);
+/* expected.c: reads the file of known weaknesses, negative with a message if it is none; and what that makes of an
+ * outcome. */
 int fy_expected_read(struct runner *runner);
 void fy_expected_judge(struct entry *entry);
 void fy_expected_free(struct runner *runner);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 const struct rule fy_rule_reversed = {.id = "R9.1", .title = "chaos reordered something in this run", .min_pes = 1};
-static const struct rule_group whole_run = {"run", &fy_rule_reversed};
+static const struct rule_group whole_run = {"run", &fy_rule_reversed, LEVEL_ADVERSARY, "order"};
 
 /* Is `name` an item of the comma list? */
 static bool listed(const char *list, const char *name)
@@ -59,6 +59,12 @@ static void add(struct runner *runner, const struct rule_group *group, const str
     name_entry(entry);
 }
 
+static bool wanted(const struct settings *s, const struct rule_group *group, const struct rule *rule)
+{
+    return (!s->groups || listed(s->groups, group->name)) && (!s->rule || asked(s->rule, rule->id)) &&
+           (!s->levels || s->levels >> group->level & 1);
+}
+
 static bool known_groups(const char *wish)
 {
     for (const char *at = wish; at && *at; at += *at == ',') {
@@ -76,7 +82,7 @@ static bool known_groups(const char *wish)
     return true;
 }
 
-int fy_select(struct runner *runner)
+int fy_fill(struct runner *runner, bool with_run)
 {
     const struct settings *s = &runner->settings;
     size_t all = 1;
@@ -85,18 +91,27 @@ int fy_select(struct runner *runner)
         for (const struct rule *rule = group->rules; rule->id; rule++)
             all++;
     runner->entries = calloc(all, sizeof(*runner->entries));
-    if (!runner->entries || !known_groups(s->groups))
+    if (!runner->entries)
         return -1;
     for (const struct rule_group *group = fy_rule_groups; group->name; group++)
         for (const struct rule *rule = group->rules; rule->id; rule++)
-            if ((!s->groups || listed(s->groups, group->name)) && (!s->rule || asked(s->rule, rule->id)))
+            if (wanted(s, group, rule))
                 add(runner, group, rule);
-    if (!runner->n && !(s->rule && asked(s->rule, fy_rule_reversed.id))) {
-        fprintf(stderr, "conformance: no rule %s; --list shows the rules\n", s->rule ? s->rule : "");
-        return -1;
-    }
-    add(runner, &whole_run, &fy_rule_reversed);
+    if (with_run)
+        add(runner, &whole_run, &fy_rule_reversed);
     return 0;
+}
+
+int fy_select(struct runner *runner)
+{
+    const struct settings *s = &runner->settings;
+
+    if (!known_groups(s->groups) || fy_fill(runner, true) != 0)
+        return -1;
+    if (runner->n > 1 || (s->rule && asked(s->rule, fy_rule_reversed.id)))
+        return 0;
+    fprintf(stderr, "conformance: no rule %s; --list shows the rules\n", s->rule ? s->rule : "");
+    return -1;
 }
 
 /* A rule that starts jobs itself keeps their reports to itself. */
@@ -105,8 +120,8 @@ static bool heard_of_jobs(const struct runner *runner)
     for (size_t i = 0; i < runner->n; i++) {
         const struct entry *entry = &runner->entries[i];
 
-        if (entry->rule != &fy_rule_reversed && !(entry->rule->flags & RULE_ALONE) && entry->outcome != OUTCOME_NOT_APPLICABLE &&
-            entry->outcome != OUTCOME_NOT_RUN)
+        if (entry->rule != &fy_rule_reversed && !(entry->rule->flags & RULE_ALONE) &&
+            entry->outcome != OUTCOME_NOT_APPLICABLE && entry->outcome != OUTCOME_NOT_RUN)
             return true;
     }
     return false;

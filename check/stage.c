@@ -48,14 +48,38 @@ static int play_alone(struct stage *stage, int pes)
     struct pe pe = {.n = pes, .arg = stage, .run = &run};
 
     stage->rule->body(&pe);
+    memcpy(stage->seen, run.seen, sizeof(stage->seen));
     return atomic_load(&run.failures);
+}
+
+/* What the init or the end of a PE said, where nothing before it failed. */
+static void look_at_ends(struct run *run)
+{
+    for (int i = 0; !run->seen[0] && i < run->n; i++) {
+        if (run->init_status[i] != FERRY_OK)
+            snprintf(run->seen, sizeof(run->seen), "pe %d: init gave %s: %.180s", i,
+                     ferry_status_string(run->init_status[i]), run->init_error[i].message);
+        else if (run->final_status[i] != FERRY_OK)
+            snprintf(run->seen, sizeof(run->seen), "pe %d: finalize gave %s", i,
+                     ferry_status_string(run->final_status[i]));
+    }
+}
+
+static int play_together(struct stage *stage, int pes)
+{
+    struct run run = {.n = pes, .body = enter, .arg = stage, .options = stage->rule->options, .log = hear};
+    int bad = stage->processes ? pes_fork(&run) : pes_run(&run);
+
+    if (bad)
+        look_at_ends(&run);
+    memcpy(stage->seen, run.seen, sizeof(stage->seen));
+    return bad;
 }
 
 /* Ends the child with `exit`, so that a leak checker sees it. */
 static void child(struct runner *runner, int pes)
 {
     struct stage *stage = runner->stage;
-    struct run run = {.n = pes, .body = enter, .arg = stage, .options = stage->rule->options, .log = hear};
     sigset_t chld;
 
     setpgid(0, 0);
@@ -63,9 +87,11 @@ static void child(struct runner *runner, int pes)
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_UNBLOCK, &chld, NULL);
-    atomic_store(&stage->bad, stage->rule->flags & RULE_ALONE ? play_alone(stage, pes)
-                              : stage->processes              ? pes_fork(&run)
-                                                              : pes_run(&run));
+    if (runner->settings.log >= 0) {
+        dup2(runner->settings.log, STDOUT_FILENO);
+        dup2(runner->settings.log, STDERR_FILENO);
+    }
+    atomic_store(&stage->bad, stage->rule->flags & RULE_ALONE ? play_alone(stage, pes) : play_together(stage, pes));
     fflush(NULL);
     exit(0);
 }
@@ -138,8 +164,8 @@ static const char *excluded(const struct runner *runner, const struct rule *rule
         return "needs more PEs than this run has";
     if (runner->settings.processes && rule->flags & (RULE_ONE_PROCESS | RULE_ALONE))
         return "its PEs share memory beside the heap; it runs with threads";
-    if (rule->flags & RULE_BIG && !runner->stage->plain && !only_max_msg(runner))
-        return "runs on plain loopback and on its guise max-msg only";
+    if (rule->flags & RULE_BIG && !runner->settings.big && !runner->stage->plain && !only_max_msg(runner))
+        return "moves gigabytes: runs once, over a transport as it is, where that was asked for or costs little";
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     if (rule->flags & RULE_BIG)
         return "takes minutes with instrumented copies; it runs without sanitizers";
@@ -160,6 +186,7 @@ static void set_stage(struct runner *runner, const struct rule *rule)
     runner->stage->caps = runner->caps;
     runner->stage->chaos = runner->chaos;
     runner->stage->processes = runner->settings.processes;
+    memcpy(runner->stage->plugin, runner->plugin, sizeof(runner->plugin));
     runner->stage->plain =
         strcmp(runner->settings.transport, "loopback") == 0 && !(guise && *guise) && !(hooks && *hooks);
 }
@@ -171,6 +198,9 @@ static enum outcome play(struct runner *runner, struct entry *entry)
     int status;
 
     fflush(NULL);
+    if (runner->settings.log >= 0 &&
+        (ftruncate(runner->settings.log, 0) != 0 || lseek(runner->settings.log, 0, SEEK_SET) != 0))
+        return failed(entry, "the rule's log cannot be emptied, error %.0f", errno);
     pid = fork();
     if (pid < 0)
         return failed(entry, "fork failed with error %.0f", errno);
@@ -193,10 +223,43 @@ void fy_stage_play(struct runner *runner, struct entry *entry)
         return;
     }
     entry->outcome = play(runner, entry);
+    memcpy(entry->seen, runner->stage->seen, sizeof(entry->seen));
     fy_expected_judge(entry);
     entry->seconds = pes_now() - start;
     runner->reversals += atomic_load(&runner->stage->reversals);
     runner->instances += atomic_load(&runner->stage->instances);
+}
+
+/* ------------------------------------------------------------------ how fast it is */
+
+#define RATE_BYTES (8u << 20)
+
+/* PE 0 puts 8 times 8 MiB, after a first time that only touches the pages. words[0]: bytes per second. */
+static void measure(struct pe *pe)
+{
+    uint8_t *data = rule_calloc(pe, RATE_BYTES), *source = calloc(1, RATE_BYTES);
+    double begin;
+
+    if (data && EXPECT(pe, source != NULL) && pe->rank == 0) {
+        EXPECT_OK(pe, ferry_put(pe->ctx, data, source, RATE_BYTES, 1));
+        EXPECT_OK(pe, ferry_quiet(pe->ctx));
+        begin = pes_now();
+        for (int i = 0; i < 8; i++)
+            EXPECT_OK(pe, ferry_put_nbi(pe->ctx, data, source, RATE_BYTES, 1));
+        EXPECT_OK(pe, ferry_quiet(pe->ctx));
+        atomic_store(&rule_stage(pe)->words[0], (uint64_t)(8.0 * RATE_BYTES / (pes_now() - begin)));
+    }
+    EXPECT_OK(pe, ferry_barrier(pe->job));
+    free(source);
+}
+
+double fy_stage_rate(struct runner *runner)
+{
+    static const struct rule rate = {"rate", "how fast large puts are", 2, RULE_PAIR, measure, NULL};
+    struct entry entry = {.rule = &rate, .runner = runner};
+
+    set_stage(runner, &rate);
+    return play(runner, &entry) == OUTCOME_PASS ? (double)atomic_load(&runner->stage->words[0]) : 0;
 }
 
 /* ------------------------------------------------------------------ capabilities */
@@ -216,8 +279,11 @@ static void take_flag(const ferry_info_row_t *row, const char *name, int *out)
 
 static void take(void *arg, const ferry_info_row_t *row)
 {
-    struct rule_caps *caps = arg;
+    struct stage *stage = arg;
+    struct rule_caps *caps = &stage->caps;
 
+    if (strcmp(row->what, "plugin") == 0 && strcmp(row->state, "chosen") == 0)
+        snprintf(stage->plugin, sizeof(stage->plugin), "%s", stage->plugin[0] ? "" : row->value);
     if (strcmp(row->what, "capability") != 0)
         return;
     take_number(row, "largest message", &caps->message_max);
@@ -243,8 +309,9 @@ int fy_stage_capabilities(struct runner *runner)
     if (pid < 0)
         return -1;
     if (pid == 0)
-        exit(ferry_info(runner->settings.transport, 0, take, &runner->stage->caps) == FERRY_OK ? 0 : 1);
+        exit(ferry_info(runner->settings.transport, 0, take, runner->stage) == FERRY_OK ? 0 : 1);
     status = end_of(pid, 60, &late);
     runner->caps = runner->stage->caps;
+    memcpy(runner->plugin, runner->stage->plugin, sizeof(runner->plugin));
     return late || status ? -1 : 0;
 }

@@ -161,7 +161,7 @@ int main(int argc, char **argv)
 {
     static const struct argp argp = {
         .options = options, .parser = parse, .doc = "Plays the rules of docs/semantics.md over a transport."};
-    struct runner runner = {.settings = {.transport = pes_transport(), .pes = 4, .deadline = 60}};
+    struct runner runner = {.settings = {.transport = pes_transport(), .pes = 4, .deadline = 60, .log = -1}};
     int rc;
 
     if (argp_parse(&argp, argc, argv, 0, NULL, &runner.settings) != 0)

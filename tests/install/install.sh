@@ -40,7 +40,7 @@ for path in "$build"/tools/ferry-*; do
     fi
 done
 unset LD_LIBRARY_PATH
-for tool in ferry-run ferry-info ferry-perf; do
+for tool in ferry-run ferry-info ferry-perf ferry-check; do
     "$dest$prefix/bin/$tool" --version >"$work/log" 2>&1 || fail "$tool does not start where it was installed: $(cat "$work/log")"
 done
 [ -z "$(find "$dest" -name '*.a' -o -path '*tests*')" ] || fail "something was installed that is of no use there"

@@ -1,0 +1,70 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# ferry-check as a user runs it: results in all three forms, a failure that says how to play it again, messages.
+# usage: check.sh FERRY-CHECK BROKEN.so
+set -u
+check=$1 broken=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bad=0
+unset FERRY_HOOKS FERRY_DIRECT TEST_SCALE
+
+complain() {
+    echo "$*"
+    cat "$work/out"
+    bad=1
+}
+
+# STATUS TEXT ARGUMENT ...: what it prints has a line with TEXT.
+expect() {
+    wanted=$1 text=$2
+    shift 2
+    "$check" "$@" >"$work/out" 2>&1
+    status=$?
+    [ $status = "$wanted" ] || complain "ferry-check $*: status $status instead of $wanted"
+    grep -q -e "$text" "$work/out" || complain "ferry-check $*: no line with: $text"
+}
+
+expect 0 'PASS: loopback keeps L2 L4' --rule R26 --level L2..L4 --seeds 2 --json "$work/json" --junit "$work/xml"
+python3 - "$work/json" "$work/xml" <<'PY' >"$work/out" 2>&1 || complain "the files are not as they should be"
+import hashlib, json, sys, xml.etree.ElementTree as tree
+b = json.load(open(sys.argv[1]))
+r = b["results"]
+assert [(x["level"], x.get("seed")) for x in r] == [("L2", None), ("L2", None), ("L4", 1), ("L4", 2)], r
+assert all(x["status"] == "pass" and x["reference"] == "docs/semantics.md#atomics" for x in r), r
+assert b["plugin"]["name"] == "loopback" and b["capabilities"]["get"] == "yes" and b["seeds"] == [1, 2]
+assert b["sha256"] == hashlib.sha256(open(b["plugin"]["path"], "rb").read()).hexdigest()
+assert b["host"]["kernel"] and b["kit"]["version"] and b["all"]["pass"] == 4 and b["levels"]["L4"]["pass"] == 2
+cases = tree.parse(sys.argv[2]).getroot().findall("testsuite/testcase")
+assert [c.get("classname") for c in cases] == ["L2.kinds"] * 2 + ["L4.kinds"] * 2, cases
+PY
+
+export BREAK=cswap-old LD_PRELOAD="$broken"
+expect 1 '^FAIL R26.1 compare_swap returns' --rule R26.1 --level L2 --json "$work/json" --junit "$work/xml"
+for text in '  done:    as it is, 4 PEs as threads' '  seen:    rules_kinds.c:' '  allowed: .*semantics.md#atomics' '^FAIL: loopback keeps none'; do
+    grep -q "$text" "$work/out" || complain "the failure has no line with: $text"
+done
+grep -q '<failure message="[0-9]* expectations failed' "$work/xml" || complain "the failure is not in the JUnit file"
+again=$(sed -n 's/^  again:   ferry-check //p' "$work/out" | head -n 1)
+[ "$again" = "loopback --rule R26.1 --level L2 --pes 4" ] || complain "it is to be played again by: $again"
+# shellcheck disable=SC2086
+expect 1 '^FAIL R26.1' $again
+FERRY_BOUNCE_SIZE=64K expect 1 "again:   FERRY_BOUNCE_SIZE='64K' ferry-check" --rule R26.1 --level L2
+echo '[{"rule": "R26.1", "cause": "old values are guessed"}]' >"$work/known"
+expect 0 '^KNOWN R26.1 .*: old values are guessed' --rule R26.1 --level L2 --expected "$work/known"
+unset BREAK LD_PRELOAD
+expect 1 'lists it as failing: old values are guessed' --rule R26.1 --level L2 --expected "$work/known"
+
+expect 0 'R26.1 .*not run: budget: ' --rule R26.1 --level L2 --seconds 0.000001
+expect 0 '^n/a .*R3.1 .*needs more PEs' --rule R3.1 --level L2 --pes 2 --verbose
+expect 1 'transport nonesuch cannot be used: ' nonesuch
+expect 1 'transport .*/no.so cannot be used: ' ./no.so
+expect 1 'cannot write /nowhere/json' --rule R26.1 --level L2 --json /nowhere/json
+expect 1 'cannot write /nowhere/xml' --rule R26.1 --level L2 --junit /nowhere/xml
+expect 64 'no rule R99 in the levels' --rule R99
+expect 64 'neither a level' --level L9
+expect 64 'neither a level' --level L3..L1
+expect 64 'not a number from 1 to 64' --pes 65
+expect 64 'no time in seconds' --seconds soon
+expect 64 'one transport at a time' loopback ibrc
+exit $bad

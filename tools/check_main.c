@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ferry-check: checks a transport against the contract, by the rules of check/. Main thread. */
+#include "check.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define DEFAULT_LEVELS 63u /* L0 to L5 */
+
+/* The rules, as rows of a table; generated documents are made of it. */
+static void list(const struct check_settings *settings)
+{
+    for (const struct rule_group *group = fy_rule_groups; group->name; group++)
+        for (const struct rule *rule = group->rules; rule->id; rule++)
+            if (settings->levels >> group->level & 1)
+                printf("| %s | L%d | %s | %s |\n", rule->id, (int)group->level, group->name, rule->title);
+    if (settings->levels >> LEVEL_ADVERSARY & 1)
+        printf("| %s | L%d | run | %s |\n", fy_rule_reversed.id, LEVEL_ADVERSARY, fy_rule_reversed.title);
+}
+
+/* A child that ends is waited for by its signal, with a time limit. */
+static void prepare(struct check *check)
+{
+    sigset_t chld;
+
+    sigemptyset(&chld);
+    sigaddset(&chld, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &chld, NULL);
+    check->log = memfd_create("ferry-check-log", MFD_CLOEXEC);
+}
+
+static int run(struct check *check)
+{
+    int rc;
+
+    prepare(check);
+    if (check_ask(check) != 0)
+        return 1;
+    rc = check_plan(check);
+    if (rc != 0)
+        return rc;
+    check_print_head(check);
+    check_run(check);
+    check_print_end(check);
+    if (check->settings.json && check_write_json(check) != 0)
+        rc = 1;
+    if (check->settings.junit && check_write_junit(check) != 0)
+        rc = 1;
+    return check_sum(check, -1).outcomes[OUTCOME_FAIL] ? 1 : rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct check check = {
+        .settings = {.transport = "loopback", .pes = 4, .seed = 1, .seeds = 3, .levels = DEFAULT_LEVELS}, .log = -1};
+    int rc = 0;
+
+    check_parse(&check.settings, argc, argv);
+    if (check.settings.list)
+        list(&check.settings);
+    else
+        rc = run(&check);
+    check_free(&check);
+    return rc;
+}
