@@ -41,7 +41,8 @@ int pes_run_tolerant(struct run *run);
 void pes_check(int n, void (*body)(struct pe *pe), void *arg);
 void pes_check_options(int n, void (*body)(struct pe *pe), void *arg, const char *const *options);
 
-/* The same with child processes; arg is shared only if it lies in memory from pes_shared. Returns failures. */
+/* The same with child processes; arg is shared only if it lies in memory from pes_shared. Returns failures. With TEST_HOSTS set
+ * they run on hosts that are namespaces (tests/net). */
 int pes_fork(struct run *run);
 void *pes_shared(size_t size);
 

@@ -129,6 +129,36 @@ def boot():
     with Net(3) as net:
         for step in (loopback_does_not_cross, met_elsewhere, id_of_one_host, no_way_there, ports_used_up):
             step(net)
+    rules_in_their_places()
+
+
+def conformance(net, transport, pes, env, *more):
+    """The rules whose PEs may be processes; PE after PE on another host."""
+    places = [host.open() for host in net.hosts]
+    e = dict(os.environ, TEST_HOSTS=",".join(".".join(map(str, fds)) for fds in places), FERRY_INTERFACE="eth0",
+             FERRY_HEAP_CHUNK="4M", TEST_SCALE="1")
+    e.update(env)
+    run = hosts.subprocess.Popen(net.hosts[0].enter() + [program("conformance"), "--transport", transport, "--processes", "-n", str(pes)] +
+                                 list(more), env=e, stdin=hosts.subprocess.DEVNULL, stdout=hosts.subprocess.PIPE,
+                                 stderr=hosts.subprocess.STDOUT, text=True, pass_fds=[fd for fds in places for fd in fds])
+    try:
+        text = run.communicate(timeout=110)[0]
+    finally:
+        run.kill()
+        run.wait()
+        for fd in (fd for fds in places for fd in fds):
+            os.close(fd)
+    return run.returncode, text
+
+
+def rules_in_their_places():
+    """That PEs of the rules get to their hosts: on one, loopback will do; on two, it will not."""
+    with Net(1, numbers=False) as net:
+        status, text = conformance(net, "loopback", 2, {}, "--rule", "R7.1")
+    expect(status == 0, "a rule fails: " + text)
+    with Net(2, numbers=False) as net:
+        status, text = conformance(net, "loopback", 2, {}, "--rule", "R7.1")
+    expect(status != 0 and "is in another network namespace" in text, "PEs did not go to two hosts: " + text)
 
 
 cases = {"boot": boot}

@@ -36,13 +36,13 @@ def tool(*argv, check=True):
 
 
 class Host:
-    """One set of namespaces. `net`, `pid` …: by files of its first process."""
+    """One set of namespaces. Without `numbers` it shares those of processes, so that one can enter it without a fork."""
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, numbers=True):
+        self.name, self.numbers = name, numbers
         self.holder = subprocess.Popen(
-            ["unshare", "--net", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
-             FIRST % name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            ["unshare", "--net", "--mount", "--ipc", "--uts"] +
+            (["--pid", "--fork", "--kill-child", "--mount-proc"] if numbers else []) + ["sh", "-c", FIRST % name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         said = self.holder.stdout.readline()
         if said.strip() != "ready":
             rest = self.holder.stdout.read()
@@ -51,8 +51,12 @@ class Host:
 
     def enter(self):
         at = "/proc/%d/ns/" % self.holder.pid
-        return ["nsenter", "--net=" + at + "net", "--mount=" + at + "mnt", "--ipc=" + at + "ipc", "--uts=" + at + "uts",
-                "--pid=" + at + "pid_for_children", "--"]
+        return ["nsenter", "--net=" + at + "net", "--mount=" + at + "mnt", "--ipc=" + at + "ipc", "--uts=" + at + "uts"] + \
+            (["--pid=" + at + "pid_for_children"] if self.numbers else []) + ["--"]
+
+    def open(self):
+        """Descriptors of what a process can enter without a fork."""
+        return [os.open("/proc/%d/ns/%s" % (self.holder.pid, kind), os.O_RDONLY) for kind in ("net", "ipc", "uts", "mnt")]
 
     def run(self, *argv, check=True):
         return tool(*self.enter(), *argv, check=check)
@@ -72,9 +76,9 @@ class Host:
 
 class Net:
     """n hosts with eth0 at 10.79.0.1, .2, …, and a hub with the bridge. With `relay`, host i's cable goes through it:
-    {i: (delay in ms, loss in percent)}."""
+    {i: (delay in ms, loss in percent)}. numbers: of Host."""
 
-    def __init__(self, n, relay=None, program=None):
+    def __init__(self, n, relay=None, program=None, numbers=True):
         self.hosts, self.relays, self.log = [], [], sys.stdout
         try:
             self.hub = Host("hub")
@@ -86,7 +90,7 @@ class Net:
             self.hub.run("ip", "link", "add", "br0", "type", "bridge")
             self.hub.run("ip", "link", "set", "dev", "br0", "up")
             for i in range(n):
-                self.add(i)
+                self.add(i, numbers)
             for i, (delay, loss) in (relay or {}).items():
                 self.put_relay(i, delay, loss, program)
         except BaseException:
@@ -96,8 +100,8 @@ class Net:
     def address(self, i):
         return "10.79.0.%d" % (i + 1)
 
-    def add(self, i):
-        host = Host("host%d" % i)
+    def add(self, i, numbers):
+        host = Host("host%d" % i, numbers)
         self.hosts.append(host)
         # from outside, where the number of the host's process means something
         tool("nsenter", "--net=/proc/%d/ns/net" % self.hub.holder.pid, "ip", "link", "add", "port%d" % i, "type", "veth", "peer",
