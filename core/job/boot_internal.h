@@ -103,10 +103,12 @@ struct fy_watch {
     void *arg;
 };
 
-/* A PE whose place in the tree is below this one, but which has not connected. */
+/* A PE that has to show that it lives: its place in the tree is below this one, but it has not connected; or, `elsewhere`, this
+ * PE lost its own place, since nobody answers there, and looks whether others do. */
 struct fy_orphan {
     struct fy_orphan *next;
     uint32_t pe;
+    bool elsewhere;
     uint64_t verdict, probe; /* when to call it dead; when to look next */
 };
 
@@ -152,6 +154,7 @@ struct fy_boot {
     uint32_t parent;  /* FY_NOBODY: root */
     uint64_t parent_retry, parent_pause, parent_verdict;
     struct fy_orphan *orphans;
+    uint32_t looks; /* how many others this PE looked at last, because nobody answered */
     uint64_t call_retry;
     bool joined; /* the first step is done: liveness counts */
     bool closed; /* all PEs are in fy_boot_close: nobody minds who goes */
@@ -218,6 +221,8 @@ void fy_place_update(struct fy_boot *boot);
 void fy_place_ready(struct fy_boot *boot, struct fy_conn *conn);  /* a tree or probe connection is up: says all news */
 void fy_place_failed(struct fy_boot *boot, struct fy_conn *conn); /* ours did not come up */
 uint64_t fy_place_tick(struct fy_boot *boot, uint64_t now);
+/* The parent is silent. */
+void fy_place_silent(struct fy_boot *boot, uint64_t now);
 /* `pe` has arrived, or is gone. */
 void fy_place_settle(struct fy_boot *boot, uint32_t pe);
 /* Everybody who belongs beside this PE in the tree is connected: news reaches them. */

@@ -164,6 +164,8 @@ static uint64_t neighbour_tick(struct fy_boot *boot, struct fy_conn *conn, uint6
     } else if (now >= conn->heard + silence) {
         char why[64];
         snprintf(why, sizeof(why), "no sign of life for %g s", boot->peer_timeout);
+        if (conn->role == FY_ROLE_PARENT)
+            fy_place_silent(boot, now);
         fy_live_dead(boot, conn->pe, why, NULL);
         return now;
     }

@@ -12,6 +12,7 @@
 #define RETRY_MOST_NS (1000 * MS)
 #define PROBE_NS      (50 * MS) /* a child that attaches by itself needs no look */
 #define PROBE_MORE_NS (250 * MS)
+#define LOOKS_FIRST   16u
 
 static uint32_t lowest_live(const struct fy_boot *boot)
 {
@@ -85,17 +86,42 @@ static struct fy_orphan *orphan_find(const struct fy_boot *boot, uint32_t pe)
     return orphan;
 }
 
-static void orphan_expect(struct fy_boot *boot, uint32_t pe, uint64_t now)
+static struct fy_orphan *orphan_add(struct fy_boot *boot, uint32_t pe, uint64_t now)
 {
-    struct fy_conn *conn = fy_loop_find(boot, FY_ROLE_CHILD, pe);
-    struct fy_orphan *orphan = conn || orphan_find(boot, pe) ? NULL : calloc(1, sizeof(*orphan));
+    struct fy_orphan *orphan = calloc(1, sizeof(*orphan));
     if (!orphan)
-        return;
+        return NULL;
     orphan->pe = pe;
     orphan->verdict = patience(boot, now);
     orphan->probe = now + PROBE_NS;
     orphan->next = boot->orphans;
     boot->orphans = orphan;
+    return orphan;
+}
+
+static void orphan_expect(struct fy_boot *boot, uint32_t pe, uint64_t now)
+{
+    struct fy_orphan *orphan = orphan_find(boot, pe);
+    if (orphan)
+        orphan->elsewhere = false;
+    else if (!fy_loop_find(boot, FY_ROLE_CHILD, pe))
+        orphan_add(boot, pe, now);
+}
+
+/* Whose host is cut off finds nobody at any place of the tree. One by one that would take as many times FERRY_PEER_TIMEOUT as
+ * there are PEs; so each time twice as many are asked, beside the one that is next. */
+void fy_place_silent(struct fy_boot *boot, uint64_t now)
+{
+    uint32_t more = boot->looks = boot->looks ? boot->looks * 2 : LOOKS_FIRST;
+    for (uint32_t pe = 0; pe < boot->n && more > 0; pe++) {
+        if (pe == boot->rank || pe == boot->parent || !fy_live(boot, pe) || orphan_find(boot, pe) ||
+            fy_loop_find(boot, FY_ROLE_CHILD, pe))
+            continue;
+        struct fy_orphan *orphan = orphan_add(boot, pe, now);
+        if (orphan)
+            orphan->elsewhere = true;
+        more--;
+    }
 }
 
 void fy_place_settle(struct fy_boot *boot, uint32_t pe)
@@ -115,8 +141,9 @@ bool fy_place_complete(const struct fy_boot *boot)
 {
     if (boot->closed || boot->isolated)
         return true;
-    if (boot->orphans)
-        return false;
+    for (const struct fy_orphan *orphan = boot->orphans; orphan; orphan = orphan->next)
+        if (!orphan->elsewhere)
+            return false;
     struct fy_conn *parent = boot->parent == FY_NOBODY ? NULL : fy_loop_find(boot, FY_ROLE_PARENT, boot->parent);
     return boot->parent == FY_NOBODY || (parent && parent->state == FY_CONN_READY);
 }
@@ -165,7 +192,10 @@ void fy_place_ready(struct fy_boot *boot, struct fy_conn *conn)
     if (conn->role == FY_ROLE_PROBE_OUT) {
         uint64_t now = fy_now_ns();
         fy_hub_drop(&boot->hub, conn);
-        if (orphan) { /* it lives, and now it knows whose child it is */
+        boot->looks = 0; /* somebody answers */
+        if (orphan && orphan->elsewhere) {
+            fy_place_settle(boot, orphan->pe);
+        } else if (orphan) { /* it lives, and now it knows whose child it is */
             orphan->verdict = patience(boot, now);
             orphan->probe = now + PROBE_MORE_NS;
         }
@@ -219,6 +249,7 @@ static uint64_t parent_tick(struct fy_boot *boot, uint64_t now)
         return UINT64_MAX;
     if (now >= boot->parent_verdict) {
         boot->parent_verdict = UINT64_MAX;
+        fy_place_silent(boot, now);
         fy_live_dead(boot, boot->parent, "it does not answer", NULL);
         return now;
     }
