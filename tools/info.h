@@ -37,8 +37,11 @@ int info_print_json(const struct info *info);
 
 /* What is native and what is made. `guise`: what the transport pretends to be, NULL: itself. */
 void info_print_explained(const struct info *info, const char *guise);
-/* Asks for the transports of `spec` once, or, with none chosen, for every guise of loopback; prints. 0, or an exit
- * status. */
+/* The ways that the transports in `plain` have besides the one that was shown, one after another, each with its name while
+ * the environment asks for it; `all`: the guises of loopback, too. Ends when fn does not return 0, with that. */
+typedef int info_way_fn(void *arg, const char *transport, const char *way);
+int info_ways(const struct info *plain, bool all, info_way_fn *fn, void *arg);
+/* Asks for the transports of `spec`, then for their other ways; prints. 0, or an exit status. */
 /* `n` above 0: also the devices that so many local PEs would use; `nodes`: where they run, NULL: where this process
  * may. */
 int info_explain(const char *spec, bool json, int n, const char *nodes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ferry-info --explain: per transport what is native, what the library makes, what that costs; and where no transport
- * was chosen, the same for each guise of loopback. One thread. */
+ * ferry-info --explain: per transport what is native, what the library makes, what that costs; the same for each way that a
+ * transport has (info_ways.c). One thread. */
 #include "info.h"
 
 #include <jansson.h>
@@ -9,20 +9,15 @@
 #include <string.h>
 #include <sysexits.h>
 
-#define GUISE "FERRY_LOOPBACK_GUISE"
-
-/* For words that want a number. */
-static const struct {
-    const char *word, *number;
-} samples[] = {{"max-msg=", "4096"}, {"inline=", "0"}, {"copy=", "0"}, {"depth=", "4"}, {"hosts=", "2"}};
-
-static void sample(const char *choice, char *guise, size_t size)
+/* What says which device, provider or lanes it is. */
+static const char *detail(const struct info *info, const char *name)
 {
-    const char *number = "";
-    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
-        if (strcmp(choice, samples[i].word) == 0)
-            number = samples[i].number;
-    snprintf(guise, size, "%s%s", choice, number);
+    const ferry_info_row_t *row;
+    size_t at = 0;
+    while ((row = info_next(info, "plugin", name, &at)))
+        if (row->doc[0])
+            return row->doc;
+    return "";
 }
 
 void info_print_explained(const struct info *info, const char *guise)
@@ -32,7 +27,8 @@ void info_print_explained(const struct info *info, const char *guise)
     size_t at = 0;
     while ((row = info_next(info, "explain", NULL, &at))) {
         if (strcmp(row->name, last) != 0)
-            printf("\n%s%s%s, %s memory\n", row->name, guise ? " as " : "", guise ? guise : "", row->origin);
+            printf("\n%s%s%s, %s memory\n  (%s)\n", row->name, guise ? " as " : "", guise ? guise : "", row->origin,
+                   detail(info, row->name));
         last = row->name;
         printf("  %-30s %-14s%s%s\n", row->value, row->state, *row->doc ? " " : "", row->doc);
     }
@@ -68,20 +64,25 @@ static int ask(const char *spec, const char *guise, json_t *all, struct info *in
     return 0;
 }
 
-static int explain_guises(const struct info *plain, json_t *all)
+/* Whatever was named and cannot be used has no rows. */
+static bool explained(const struct info *info)
 {
-    const ferry_info_row_t *row;
     size_t at = 0;
-    int rc = 0;
-    while (rc == 0 && (row = info_next(plain, "choice", GUISE, &at))) {
-        struct info info = {0};
-        char guise[64];
-        sample(row->value, guise, sizeof guise);
-        setenv(GUISE, guise, 1);
-        rc = ask("loopback", guise, all, &info);
-        info_free(&info);
-    }
-    unsetenv(GUISE);
+    return info_next(info, "explain", NULL, &at) != NULL;
+}
+
+static int explain_way(void *arg, const char *transport, const char *way)
+{
+    json_t *all = arg;
+    struct info info = {0};
+    int rc = ask(transport, way, all, &info);
+    if (rc == 0 && !explained(&info) && all)
+        json_array_append_new(all, json_pack("{ss ss ss ss ss so}", "transport", transport, "guise", way, "feature", "",
+                                             "how", "not usable here", "memory", "", "cost",
+                                             info_text_value(detail(&info, transport))));
+    else if (rc == 0 && !explained(&info))
+        printf("\n%s as %s: not usable here\n  (%s)\n", transport, way, detail(&info, transport));
+    info_free(&info);
     return rc;
 }
 
@@ -89,14 +90,7 @@ static bool chosen(const struct info *info, const char *spec)
 {
     size_t at = 0;
     const ferry_info_row_t *row = info_next(info, "option", "FERRY_TRANSPORT", &at);
-    return spec || getenv(GUISE) || (row && strcmp(row->origin, "default") != 0);
-}
-
-/* Whatever was named and cannot be used has no rows: then the table of reasons is what helps. */
-static bool explained(const struct info *info)
-{
-    size_t at = 0;
-    return info_next(info, "explain", NULL, &at) != NULL;
+    return spec || (row && strcmp(row->origin, "default") != 0);
 }
 
 int info_explain(const char *spec, bool json, int n, const char *nodes_text)
@@ -110,8 +104,8 @@ int info_explain(const char *spec, bool json, int n, const char *nodes_text)
     if (rc == 0 && !explained(&info) && !json)
         info_print_text(&info);
     bool good = explained(&info);
-    if (rc == 0 && good && !chosen(&info, spec))
-        rc = explain_guises(&info, all);
+    if (rc == 0 && (good || json))
+        rc = info_ways(&info, good && !chosen(&info, spec), explain_way, all);
     if (rc == 0 && n > 0)
         rc = info_plan(spec, n, nodes, all);
     info_free(&info);

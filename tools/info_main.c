@@ -25,8 +25,8 @@ static const struct argp_option option_rows[] = {
     {"all", 'a', NULL, 0, "Look at every plugin in the folders, not only at those in question", 0},
     {"transport", 't', "SPEC", 0, "Look at these transports: what FERRY_TRANSPORT would say", 0},
     {"explain", 'e', NULL, 0,
-     "Show what the transports do themselves, what is made of the rest, and what it costs; where none was "
-     "chosen, for each guise of loopback, too",
+     "Show what the transports do themselves, what is made of the rest, and what it costs; for each provider of libfabric "
+     "and lanes of UCX, and, where none was chosen, for each guise of loopback",
      0},
     {"np", 'n', "N", 0, "With --explain: show which devices N PEs of this host would use, and why", 0},
     {"nodes", KEY_NODES, "LIST", 0, "With -n: the NUMA node of each PE, as 0,0,1,1; repeated if shorter", 0},

@@ -49,17 +49,46 @@ static void explain_border(const struct teller *t, const char *feature, bool ord
         tell(t, feature, "made", "a wait for that channel and peer alone, once per fence");
 }
 
+/* Without the transport's own: SET is a put of a word, ADD an atomic add, whoever does it. */
+static void explain_signals(const struct teller *t)
+{
+    bool native = has(t, FERRY_CAP_PUT_SIGNAL) && has(t, FERRY_CAP_SIGNAL_STRONG);
+    bool adds = t->caps->domain != FERRY_DOMAIN_NONE && t->caps->amo64 & FERRY_AMO_BIT(FERRY_AMO_ADD);
+    if (native) {
+        tell(t, "put with signal SET", "native", "");
+        tell(t, "put with signal ADD", "native", "");
+        return;
+    }
+    explain_border(t, "put with signal SET", t->caps->order & FERRY_ORDER_PUT_PUT, true);
+    if (adds)
+        explain_border(t, "put with signal ADD", t->caps->order & FERRY_ORDER_PUT_AMO, true);
+    else
+        tell(t, "put with signal ADD", "made", "a request to the mailbox behind the put: a round trip, and the target's CPU");
+}
+
 static void explain_order(const struct teller *t)
 {
     explain_border(t, "put after fence after put", t->caps->order & FERRY_ORDER_PUT_PUT, false);
     explain_border(t, "atomic after fence after put", t->caps->order & FERRY_ORDER_PUT_AMO, false);
     explain_border(t, "put after fence after atomic", t->caps->order & FERRY_ORDER_AMO_PUT, false);
-    if (has(t, FERRY_CAP_PUT_SIGNAL) && has(t, FERRY_CAP_SIGNAL_STRONG))
-        tell(t, "put with strong signal", "native", "");
-    else
-        explain_border(t, "put with strong signal", t->caps->order & FERRY_ORDER_PUT_PUT, true);
+    explain_signals(t);
     tell(t, "put with weak signal", has(t, FERRY_CAP_PUT_SIGNAL) ? "native" : "made",
          has(t, FERRY_CAP_PUT_SIGNAL) ? "" : "as a strong one");
+}
+
+/* "set, fetch_and" */
+static void name_kinds(uint32_t kinds, char *out, size_t size)
+{
+    static const char *const names[FERRY_AMO_KINDS] = {"set", "add", "and", "or", "xor", "swap", "compare_swap", "fetch"};
+    size_t used = 0;
+    out[0] = '\0';
+    for (unsigned k = 0; k < FERRY_AMO_KINDS; k++) {
+        if (kinds & FERRY_AMO_BIT(k))
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", names[k]);
+        if (kinds & FERRY_AMO_FETCH_BIT(k) && k != FERRY_AMO_SET) /* which is swap */
+            used += (size_t)snprintf(out + used, size - used, "%s%s%s", used ? ", " : "", k < FERRY_AMO_SWAP ? "fetch_" : "",
+                                     names[k]);
+    }
 }
 
 /* Other kinds than the native ones, by the rule of domains. */
@@ -67,15 +96,20 @@ static void explain_atomics(const struct teller *t, const char *feature, uint32_
 {
     bool card = t->caps->domain == FERRY_DOMAIN_NIC;
     uint32_t own = t->caps->domain == FERRY_DOMAIN_NONE ? 0 : kinds & FY_AMO_ALL;
-    if (fy_amo_has_all(own))
+    char lacking[160], text[256];
+    name_kinds(FY_AMO_ALL & ~own, lacking, sizeof(lacking));
+    if (fy_amo_has_all(own)) {
         tell(t, feature, "native", "");
-    else if (card && wide && own & FERRY_AMO_FETCH_BIT(FERRY_AMO_CSWAP))
-        tell(t, feature, "native, made", "kinds that it lacks: a loop of compare-and-swaps, at least one round trip each");
-    else if (own && !card)
-        tell(t, feature, "native, made", "kinds that it lacks: by mailbox, a round trip and the target's CPU");
-    else
+    } else if (card && wide && own & FERRY_AMO_FETCH_BIT(FERRY_AMO_CSWAP)) {
+        snprintf(text, sizeof(text), "%s: a loop of compare-and-swaps, at least one round trip each", lacking);
+        tell(t, feature, "native, made", text);
+    } else if (own && !card) {
+        snprintf(text, sizeof(text), "%s: by mailbox, a round trip and the target's CPU", lacking);
+        tell(t, feature, "native, made", text);
+    } else {
         tell(t, feature, "made", own ? "by mailbox, all of them: a card's few and a CPU's would not be exclusive"
                                      : "by mailbox: a round trip and the target's CPU");
+    }
 }
 
 static void explain_local(const struct teller *t)

@@ -76,6 +76,7 @@ static void test_explain(void **state)
     assert_int_equal(command_run(&c, ARGS(tool, "--explain", "--transport=loopback")), 0);
     assert_non_null(strstr(c.text, "loopback, host memory\n"));
     assert_non_null(strstr(c.text, "8-byte atomics                 native"));
+    assert_non_null(strstr(c.text, "put with signal ADD            native"));
     assert_null(strstr(c.text, "loopback as"));
     command_release(&c);
     const char *const settings[] = {"FERRY_LOOPBACK_GUISE=no-amo,no-get", NULL};
@@ -85,6 +86,12 @@ static void test_explain(void **state)
     assert_non_null(
         strstr(weak.text, "get                            made           a request to the target's mailbox"));
     command_release(&weak);
+    const char *const few[] = {"FERRY_LOOPBACK_GUISE=no-fetch", NULL};
+    struct command some = {.settings = few};
+    assert_int_equal(command_run(&some, ARGS(tool, "--explain", "-t", "loopback")), 0);
+    assert_non_null(strstr(some.text, "8-byte atomics                 native, made   fetch_add, fetch_and,"));
+    assert_non_null(strstr(some.text, "compare_swap, fetch: by mailbox"));
+    command_release(&some);
     struct command all = {0};
     assert_int_equal(command_run(&all, ARGS(tool, "--explain")), 0);
     assert_non_null(strstr(all.text, "loopback as no-amo, host memory\n"));
@@ -113,6 +120,70 @@ static void test_explain_json(void **state)
     json_decref(rows);
     command_release(&c);
 }
+
+#if defined(WITH_LIBFABRIC) || defined(WITH_UCX)
+/* The cost that is told of that feature, or NULL. */
+static const char *cost_of(const json_t *rows, const char *way, const char *feature, const char *how)
+{
+    json_t *row;
+    size_t i;
+    json_array_foreach(rows, i, row) if (strcmp(text_of(row, "guise"), way) == 0 &&
+                                         strcmp(text_of(row, "feature"), feature) == 0 &&
+                                         strcmp(text_of(row, "how"), how) == 0) return text_of(row, "cost");
+    return NULL;
+}
+
+#endif
+
+#ifdef WITH_LIBFABRIC
+/* Each provider is a transport of its own, as far as what is native goes; who named one sees that one. */
+static void test_explain_providers(void **state)
+{
+    (void)state;
+    struct command c = {0};
+    assert_int_equal(command_run(&c, ARGS(tool, "--explain", "-t", "libfabric")), 0);
+    assert_non_null(strstr(c.text, "\nlibfabric as tcp;ofi_rxm, host memory\n  (provider tcp;ofi_rxm on "));
+    assert_non_null(strstr(c.text, "\nlibfabric as cxi: not usable here\n  (libfabric "));
+    command_release(&c);
+    struct command j = {0};
+    json_t *rows = run_json(&j, ARGS(tool, "--explain", "--json", "-t", "libfabric"), 0);
+    assert_non_null(strstr(cost_of(rows, "tcp;ofi_rxm", "put after fence after atomic", "made"), "a wait for that channel"));
+    assert_non_null(cost_of(rows, "shm by queues", "put after fence after atomic", "native"));
+    assert_non_null(cost_of(rows, "shm by copies", "put after fence after atomic", "made"));
+    assert_non_null(cost_of(rows, "sockets", "put after fence after atomic", "native"));
+    assert_non_null(cost_of(rows, "cxi", "", "not usable here"));
+    json_decref(rows);
+    command_release(&j);
+    const char *const settings[] = {"FERRY_LIBFABRIC_PROVIDER=shm", NULL};
+    struct command one = {.settings = settings};
+    assert_int_equal(command_run(&one, ARGS(tool, "--explain", "-t", "libfabric")), 0);
+    assert_non_null(strstr(one.text, "(provider shm on shm)"));
+    assert_null(strstr(one.text, "libfabric as"));
+    command_release(&one);
+}
+
+#endif
+
+#ifdef WITH_UCX
+static void test_explain_lanes(void **state)
+{
+    (void)state;
+    struct command c = {0};
+    json_t *rows = run_json(&c, ARGS(tool, "--explain", "--json", "-t", "ucx"), 0);
+    assert_non_null(cost_of(rows, "posix,self", "progress at the target", "native"));
+    assert_non_null(cost_of(rows, "tcp,self", "progress at the target", "made"));
+    assert_non_null(cost_of(rows, "tcp,self", "get", "native"));
+    json_decref(rows);
+    command_release(&c);
+    const char *const settings[] = {"UCX_TLS=self", NULL};
+    struct command one = {.settings = settings};
+    assert_int_equal(command_run(&one, ARGS(tool, "--explain", "-t", "ucx")), 0);
+    assert_non_null(strstr(one.text, "\nucx, host memory\n  (UCX "));
+    assert_null(strstr(one.text, "ucx as"));
+    command_release(&one);
+}
+
+#endif
 
 static void test_origin(void **state)
 {
@@ -207,6 +278,12 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_json),
                                        cmocka_unit_test(test_explain),
                                        cmocka_unit_test(test_explain_json),
+#ifdef WITH_LIBFABRIC
+                                       cmocka_unit_test(test_explain_providers),
+#endif
+#ifdef WITH_UCX
+                                       cmocka_unit_test(test_explain_lanes),
+#endif
                                        cmocka_unit_test(test_origin),
                                        cmocka_unit_test(test_the_secret_stays),
                                        cmocka_unit_test(test_unusable),
