@@ -161,7 +161,185 @@ def rules_in_their_places():
     expect(status != 0 and "is in another network namespace" in text, "PEs did not go to two hosts: " + text)
 
 
+# ---------------------------------------------------------------- transports over TCP between hosts
+
+OVER = {
+    "libfabric": {"FERRY_TRANSPORT": "libfabric", "FERRY_LIBFABRIC_PROVIDER": "tcp;ofi_rxm"},
+    "ucx": {"FERRY_TRANSPORT": "ucx", "UCX_TLS": "tcp,self"},
+}
+MOE = ["--hidden", "256", "--ring", "32", "--tokens", "512", "--channels", "4"]
+README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../README.md")
+CALLS = ["put", "get", "fetch", "signal", "wait", "barrier", "reduce", "alloc"]
+
+
+def moe():
+    return [program("moe"), "--text", README] + MOE
+
+
+def checksum(text):
+    found = re.search(r"checksum dispatch (\w+) combine (\w+)", text)
+    return found.groups() if found else None
+
+
+def moe_alone():
+    done = hosts.tool(program("run"), "-n", "1", *moe())
+    return checksum(done.stdout)
+
+
+def moe_verified(job):
+    says(job, 0, "verified 512 tokens of 512, every byte: 0 mismatched")
+    expect(checksum(job.pes[0].text) == moe_alone() is not None, "other checksums than on one host", job)
+
+
+def jobs(over):
+    """Three hosts, two PEs each: what each pair sends crosses the cable, or comes back by the same way on one host."""
+    env = OVER[over]
+    with Net(3) as net:
+        meeting = Meeting(net, program("meeting"))
+        Job(net, meeting, [program("hello")], 3, env=env).good()
+        Job(net, meeting, [program("words"), "20"], 6, env=env).good()
+        job = Job(net, meeting, [program("paths"), "far", "2"], 3, env=env).good()
+        for rank in range(3):
+            says(job, rank, *["path %d %d %s " % (rank, peer, over) for peer in range(3)], "shared team 1")
+        moe_verified(Job(net, meeting, moe(), 3, env=env).good())
+        meeting.close()
+
+
+def rules(over, n, pes):
+    with Net(n, numbers=False) as net:
+        status, text = conformance(net, over, pes, OVER[over], "--expected", expected(over))
+    print(text[-400:])
+    expect(status == 0, "rules fail over %s on %d hosts: %s" % (over, n, "\n".join(
+        line for line in text.splitlines() if "FAILED" in line or "ERROR" in line or "failed" in line)))
+
+
+def expected(over):
+    name = {"libfabric": "libfabric-tcp-rxm", "ucx": "ucx-tcp"}[over]
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "../expected", name + ".json")
+
+
+def rough(over):
+    """One host loses packets, another one is far away: slower, and all is right."""
+    env = dict(OVER[over], FERRY_PEER_TIMEOUT="30")
+    with Net(3, relay={2: (1.5, 0)}, program=program("relay")) as net:
+        net.lose(1, 2)
+        meeting = Meeting(net, program("meeting"))
+        Job(net, meeting, [program("words"), "3"], 3, env=env).good(60)
+        moe_verified(Job(net, meeting, moe(), 3, env=env).good(60))
+        expect(net.lost(1) > 0, "no packet was lost")
+        print("%d packets were lost" % net.lost(1))
+        meeting.close()
+
+
+def ended(job, victim, cut_too):
+    """Each of the others heard of the PE that went, in its call."""
+    for pe in job.pes:
+        if pe.rank == victim:
+            continue
+        expect(pe.status == 0, "a call did not end with FERRY_ERR_PEER", job)
+        expect("peer %d," % victim in pe.text, "pe %d names another peer" % pe.rank, job)
+    if cut_too:
+        expect(job.pes[victim].status == 0, "the host that was cut off heard nothing", job)
+
+
+def cut(over):
+    """The last PE, alone on the third host, goes: killed, behind a cable that carries nothing any more, or unplugged. The
+    others are each in another call."""
+    env = dict(OVER[over], FERRY_PEER_TIMEOUT="2")
+    n = len(CALLS) + 1
+    places = [i % 2 for i in range(n - 1)] + [2]
+    with Net(3) as net:
+        for how in ("killed", "silent", "unplugged"):
+            meeting = Meeting(net, program("meeting"))
+            job = Job(net, meeting, lambda rank: [program("cut"), (CALLS + ["put"])[rank]], n, places, env,
+                      stdin=hosts.subprocess.PIPE)
+            hosts.until(lambda: all("running" in pe.said() for pe in job.pes) or
+                        any(pe.process.poll() is not None for pe in job.pes), 40, "the job does not run")
+            event = time.monotonic()
+            {"killed": lambda: job.kill(n - 1), "silent": lambda: net.lose(2, 100), "unplugged": lambda: net.unplug(2)}[how]()
+            told = [pe for pe in job.pes if how != "killed" or pe.rank != n - 1]
+            try:
+                hosts.until(lambda: all("cut: pe" in pe.said() for pe in told), 30, "all calls end")
+            finally:
+                took = time.monotonic() - event
+                job.release()
+                job.wait(time.monotonic() - job.begin + 20)
+            print("%s: all calls ended after %.2f s, all PEs after %.2f s" % (how, took, time.monotonic() - event), flush=True)
+            ended(job, n - 1, how != "killed")
+            if how == "silent":
+                net.hosts[2].run("nft", "flush", "ruleset")
+            meeting.close()
+
+
+# ---------------------------------------------------------------- shared memory within a host, the network between
+
+def mixed(over):
+    env = dict(OVER[over], FERRY_TRANSPORT="loopback," + over)
+    places = [0, 0, 1, 1, 2, 2]
+    big, small = 32 << 20, 2 << 20
+    with Net(3) as net:
+        meeting = Meeting(net, program("meeting"))
+        for which, pieces in (("near", 40), ("far", 4)):
+            before = [net.sent(i) for i in range(3)]
+            job = Job(net, meeting, [program("paths"), which, str(pieces)], 6, places, env).good()
+            crossed = [net.sent(i) - b for i, b in enumerate(before)]
+            # near: 40 MiB to the neighbour, two PEs per host; far: 4 MiB to each of four
+            if which == "near":
+                expect(max(crossed) < small, "%s bytes crossed the cables, though all puts stay on a host" % crossed, job)
+            else:
+                expect(min(crossed) >= big, "only %s bytes crossed the cables" % crossed, job)
+            ways(job, places, over)
+        Job(net, meeting, [program("words"), "60"], 6, places, env).good()
+        # one host has one PE, so that its owner is reached by the network alone, and by itself
+        Job(net, meeting, [program("words"), "60"], 5, [0, 0, 1, 1, 2], env).good()
+        moe_verified(Job(net, meeting, moe(), 6, places, env).good())
+        meeting.close()
+
+
+def ways(job, places, over):
+    for a, host in enumerate(places):
+        for b, other in enumerate(places):
+            near = host == other
+            found = re.search(r"^path %d %d (\S+) (\S+) (\S+) (\S+) (\S+)$" % (a, b), job.pes[a].text, re.M)
+            expect(found is not None, "no path from pe %d to pe %d is told" % (a, b), job)
+            expect(found[1] == ("loopback" if near else over), "pe %d reaches pe %d by %s" % (a, b, found[1]), job)
+            expect((found[4], found[5]) == (("mapped", "near") if near else ("apart", "far")),
+                   "pe %d finds pe %d %s and %s" % (a, b, found[4], found[5]), job)
+        says(job, a, "shared team %d" % places.count(host))
+    # an owner's atomics have one domain, whoever asks
+    print("atomics from pe 0: " + ", ".join("%s to pe %s" % (w, p) for p, w in
+                                             re.findall(r"^path 0 (\d) \S+ (\S+)", job.pes[0].text, re.M)))
+
+
+# ---------------------------------------------------------------- which interface
+
+def device(over, name):
+    return dict(OVER[over], **{{"libfabric": "FERRY_LIBFABRIC_INTERFACE", "ucx": "UCX_NET_DEVICES"}[over]: name})
+
+
+def interfaces(over):
+    with Net(2, networks=2) as net:
+        meeting = Meeting(net, program("meeting"))
+        for k in range(2):
+            before = [net.sent(0, "eth%d" % i) for i in range(2)]
+            job = Job(net, meeting, [program("paths"), "far", "16"], 2, env=device(over, "eth%d" % k)).good()
+            crossed = [net.sent(0, "eth%d" % i) - b for i, b in enumerate(before)]
+            expect(crossed[k] >= 16 << 20 and crossed[1 - k] < 2 << 20,
+                   "asked for eth%d, and eth0 and eth1 carried %s bytes" % (k, crossed), job)
+        job = Job(net, meeting, [program("hello")], 2, env=device(over, "nosuch0")).wait(40)
+        for pe in job.pes:
+            expect(pe.status == 1, "a job ran over an interface that does not exist", job)
+            says(job, pe.rank, "nosuch0")
+        print(job.pes[0].text.strip())
+        meeting.close()
+
+
 cases = {"boot": boot}
+for name in OVER:
+    cases.update({"jobs-" + name: lambda over=name: jobs(over), "rough-" + name: lambda over=name: rough(over),
+                  "rules-2-" + name: lambda over=name: rules(over, 2, 4), "rules-3-" + name: lambda over=name: rules(over, 3, 3),
+                  "cut-" + name: lambda over=name: cut(over), "mixed-" + name: lambda over=name: mixed(over),
+                  "interfaces-" + name: lambda over=name: interfaces(over)})
 
 
 def main():
@@ -172,7 +350,7 @@ def main():
     given = parser.parse_args()
     build = os.path.abspath(given.build)
     os.environ["PATH"] += ":/usr/sbin:/sbin"
-    for name in [n for n in os.environ if n.startswith("FERRY_")]:
+    for name in [n for n in os.environ if n.startswith(("FERRY_", "UCX_"))]:
         del os.environ[name]
     if os.geteuid() != 0:
         hosts.skip("only root can make namespaces and their network")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A PE, or the host of one, goes away while each of the others is in another call: all these calls have to end, in bounded
- * time, with FERRY_ERR_PEER. One thread. usage: net_cut CALL   (put, get, fetch, signal, wait, barrier, reduce, alloc)
- * Prints "running" when the traffic has begun, and at the end: cut: pe N: CALL ended with STATUS, peer P, MESSAGE */
+ * time, with FERRY_ERR_PEER. Then it stays until its input ends. One thread. usage: net_cut CALL (put, get, fetch, signal, wait,
+ * barrier, reduce, alloc). Prints "running" when the traffic has begun, and at the end: cut: pe N: CALL ended with STATUS, peer P, MESSAGE */
 #include <ferry/ferry.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -123,6 +123,8 @@ int main(int argc, char **argv)
     ferry_last_error(s.job, &why);
     printf("cut: pe %d: %s ended with %s, peer %d, %s\n", s.me, argv[1], ferry_status_string(rc), why.peer, why.message);
     fflush(stdout);
+    while (getchar() != EOF) /* till the others have ended their calls: nobody is to hear that this PE left */
+        ;
     ferry_finalize(s.job); /* fails: a peer is dead */
     free(s.local);
     return rc == FERRY_ERR_PEER ? 0 : 1;

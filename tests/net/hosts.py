@@ -75,10 +75,10 @@ class Host:
 
 
 class Net:
-    """n hosts with eth0 at 10.79.0.1, .2, …, and a hub with the bridge. With `relay`, host i's cable goes through it:
-    {i: (delay in ms, loss in percent)}. numbers: of Host."""
+    """n hosts with eth0 at 10.79.0.1, .2, …, and a hub with the bridge; with `networks` 2 also eth1 at 10.79.1.1 …, with a
+    bridge of its own. With `relay`, host i's cable goes through it: {i: (delay in ms, loss in percent)}. numbers: of Host."""
 
-    def __init__(self, n, relay=None, program=None, numbers=True):
+    def __init__(self, n, relay=None, program=None, numbers=True, networks=1):
         self.hosts, self.relays, self.log = [], [], sys.stdout
         try:
             self.hub = Host("hub")
@@ -87,37 +87,42 @@ class Net:
         except FileNotFoundError as why:
             skip("a tool is missing: %s" % why)
         try:
-            self.hub.run("ip", "link", "add", "br0", "type", "bridge")
-            self.hub.run("ip", "link", "set", "dev", "br0", "up")
             for i in range(n):
-                self.add(i, numbers)
+                self.hosts.append(Host("host%d" % i, numbers))
+            for k in range(networks):
+                self.hub.run("ip", "link", "add", "br%d" % k, "type", "bridge")
+                self.hub.run("ip", "link", "set", "dev", "br%d" % k, "up")
+                for i in range(n):
+                    self.cable(i, k)
             for i, (delay, loss) in (relay or {}).items():
                 self.put_relay(i, delay, loss, program)
         except BaseException:
             self.close()
             raise
 
-    def address(self, i):
-        return "10.79.0.%d" % (i + 1)
+    def address(self, i, k=0):
+        return "10.79.%d.%d" % (k, i + 1)
 
-    def add(self, i, numbers):
-        host = Host("host%d" % i, numbers)
-        self.hosts.append(host)
+    def port(self, i, k=0):
+        return "port%d" % i if k == 0 else "port%d.%d" % (i, k)
+
+    def cable(self, i, k):
+        host = self.hosts[i]
         # from outside, where the number of the host's process means something
-        tool("nsenter", "--net=/proc/%d/ns/net" % self.hub.holder.pid, "ip", "link", "add", "port%d" % i, "type", "veth", "peer",
-             "name", "eth0", "netns", str(host.holder.pid))
-        self.hub.run("ip", "link", "set", "dev", "port%d" % i, "master", "br0", "up")
-        host.run("ip", "addr", "add", self.address(i) + "/24", "dev", "eth0")
-        host.run("ip", "link", "set", "dev", "eth0", "up")
+        tool("nsenter", "--net=/proc/%d/ns/net" % self.hub.holder.pid, "ip", "link", "add", self.port(i, k), "type", "veth",
+             "peer", "name", "eth%d" % k, "netns", str(host.holder.pid))
+        self.hub.run("ip", "link", "set", "dev", self.port(i, k), "master", "br%d" % k, "up")
+        host.run("ip", "addr", "add", self.address(i, k) + "/24", "dev", "eth%d" % k)
+        host.run("ip", "link", "set", "dev", "eth%d" % k, "up")
 
     def put_relay(self, i, delay, loss, program):
-        self.hub.run("ip", "link", "set", "dev", "port%d" % i, "nomaster")
+        self.hub.run("ip", "link", "set", "dev", self.port(i), "nomaster")
         self.hub.run("ip", "link", "add", "in%d" % i, "type", "veth", "peer", "name", "out%d" % i)
         self.hub.run("ip", "link", "set", "dev", "in%d" % i, "up")
         self.hub.run("ip", "link", "set", "dev", "out%d" % i, "master", "br0", "up")
         for j, host in enumerate(self.hosts):
             host.run(program, "plain", "eth0")
-        relay = self.hub.start([program, "port%d" % i, "in%d" % i, str(delay), str(loss)], stdin=subprocess.PIPE,
+        relay = self.hub.start([program, self.port(i), "in%d" % i, str(delay), str(loss)], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True)
         self.relays.append(relay)
         if relay.stdout.readline().strip() != "ready":
@@ -139,11 +144,11 @@ class Net:
         return sum(int(n) for n in re.findall(r"counter packets (\d+)", text))
 
     def unplug(self, i):
-        self.hub.run("ip", "link", "set", "dev", "port%d" % i, "down")
+        self.hub.run("ip", "link", "set", "dev", self.port(i), "down")
 
     def sent(self, i, interface="eth0"):
         """Bytes that host i has sent."""
-        return int(self.hosts[i].run("cat", "/sys/class/net/%s/statistics/tx_bytes" % interface, check=False).stdout or -1)
+        return int(self.hosts[i].run("cat", "/sys/class/net/%s/statistics/tx_bytes" % interface).stdout)
 
     def close(self):
         for relay in self.relays:
@@ -198,19 +203,21 @@ class Pe:
 class Job:
     """n PEs of `argv`, PE i on places[i], or round the hosts in blocks."""
 
-    def __init__(self, net, meeting, argv, n, places=None, env=None, per_rank=None):
-        self.meeting, self.pes, self.begin = meeting, [], time.monotonic()
+    def __init__(self, net, meeting, argv, n, places=None, env=None, stdin=subprocess.DEVNULL):
+        self.meeting, self.pes, self.begin, self.argv = meeting, [], time.monotonic(), argv
         for rank in range(n):
             place = places[rank] if places else rank * len(net.hosts) // n
             out = tempfile.NamedTemporaryFile("w", prefix="ferry-net-")
             e = dict(os.environ, FERRY_RANK=str(rank), FERRY_SIZE=str(n), FERRY_ID=meeting.id)
             e.update(env or {})
-            if per_rank:
-                e.update(per_rank(rank))
             more = argv(rank) if callable(argv) else argv
-            # a session of its own, so that nothing of it stays when this process is interrupted
-            process = net.hosts[place].start(more, env=e, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+            process = net.hosts[place].start(more, env=e, stdin=stdin, stdout=out, stderr=out)
             self.pes.append(Pe(rank, place, process, out))
+
+    def release(self):
+        """Ends the input of all."""
+        for pe in self.pes:
+            pe.process.stdin.close()
 
     def wait(self, seconds):
         """Until all have ended; who has not in time is killed, and says so by its status of None."""
@@ -243,6 +250,7 @@ class Job:
         self.wait(seconds)
         if any(pe.status != 0 for pe in self.pes):
             raise Failed("a PE did not end well\n" + self.texts())
+        print("%s on %d PEs: %.1f s" % (os.path.basename(self.argv[0]), len(self.pes), time.monotonic() - self.begin), flush=True)
         return self
 
 
