@@ -19,6 +19,7 @@
 #define GAP_NS      200000u
 #define GAP_LONGS   20u
 #define GAP_EVERY   50u
+#define NAP_NS      100000u /* slept by a call that found nothing but long gaps: the cores are for the observer */
 #define HOLD_TURNS 40u  /* turns of progress that a stream is left alone after the latest post */
 
 struct ferry_region {
@@ -229,15 +230,36 @@ static void overtaken(struct ferry_transport *t, struct stream *s)
         s->gap_end = now_ns() + GAP_NS;
 }
 
+/* Whether what was overtaken has to stay behind. */
+static bool in_gap(struct stream *s)
+{
+    if (s->gap_end && now_ns() >= s->gap_end)
+        s->gap_end = 0;
+    return s->gap_end != 0;
+}
+
+/* What one call found: napping helps if all there is to do is to wait for the end of long gaps. */
+struct turn {
+    bool moved, waits;
+};
+
+static void nap(const struct turn *turn)
+{
+    static const struct timespec rest = {0, NAP_NS};
+
+    if (turn->waits && !turn->moved)
+        nanosleep(&rest, NULL);
+}
+
 /* The newest (or the oldest) of the oldest group, unless a gap is kept. */
-static void release_one(struct ferry_transport *t, struct stream *s)
+static void release_one(struct ferry_transport *t, struct stream *s, struct turn *turn)
 {
     uint32_t pick = 0;
-    if (s->gap_end) {
-        if (now_ns() < s->gap_end)
-            return;
-        s->gap_end = 0;
+    if (in_gap(s)) {
+        turn->waits |= s->overtakings <= GAP_LONGS;
+        return;
     }
+    turn->moved = true;
     for (uint32_t i = 1; i < s->n; i++) {
         const struct held *a = s->held[i], *b = s->held[pick];
         bool sooner = t->oldest ? a->sequence < b->sequence : a->sequence > b->sequence;
@@ -307,6 +329,7 @@ static uint64_t oldest(const struct stream *s)
 static int hb_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint64_t *ticket)
 {
     uint32_t first = peer == FERRY_PEER_ALL ? 0 : peer, last = peer == FERRY_PEER_ALL ? t->n_pes - 1 : peer;
+    struct turn turn = {0};
     int rc = FERRY_OK;
     for (uint32_t pe = first; pe <= last; pe++) {
         struct stream *s = t->streams[(size_t)channel * t->n_pes + pe];
@@ -316,14 +339,16 @@ static int hb_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, 
             *ticket = s->posted;
         if (peer != FERRY_PEER_ALL && oldest(s) > *ticket)
             continue;
-        release_one(t, s);
+        release_one(t, s, &turn);
         rc = FERRY_AGAIN;
     }
+    nap(&turn);
     return rc;
 }
 
 static int hb_progress(struct ferry_transport *t, uint32_t channel)
 {
+    struct turn turn = {0};
     int rc = FERRY_AGAIN;
     if (channel == FERRY_CHANNEL_SERVICE)
         return rc;
@@ -333,8 +358,9 @@ static int hb_progress(struct ferry_transport *t, uint32_t channel)
             continue;
         rc = FERRY_OK;
         if (s->idle++ >= HOLD_TURNS || s->n == QUEUE)
-            release_one(t, s);
+            release_one(t, s, &turn);
     }
+    nap(&turn);
     return rc;
 }
 
