@@ -23,43 +23,56 @@ static int lacks(struct ferry_transport *t, const struct fy_lf_channel *c, const
                       c == &t->service ? "the service endpoint" : "a channel", fi_strerror(-rc));
 }
 
-int fy_lf_endpoint_open(struct ferry_transport *t, struct fy_lf_channel *c, size_t entries)
+int fy_lf_queue_open(struct ferry_transport *t, struct fy_lf_channel *c, size_t entries)
 {
     struct fi_cq_attr cq = {.size = entries, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_NONE};
-    struct fi_av_attr av = {.type = FI_AV_TABLE, .count = t->n_pes};
     int rc;
 
     c->t = t;
-    if ((rc = fi_endpoint(t->domain, t->info, &c->ep, NULL)))
+    rc = fi_cq_open(t->domain, &cq, &c->cq, NULL);
+    return rc ? lacks(t, c, "fi_cq_open", rc) : FERRY_OK;
+}
+
+int fy_lf_endpoint_open(struct fy_lf_channel *c, struct fi_info *info, struct fid_ep **ep, struct fid_av **av)
+{
+    struct ferry_transport *t = c->t;
+    struct fi_av_attr attr = {.type = FI_AV_TABLE, .count = t->n_pes};
+    int rc;
+
+    if ((rc = fi_endpoint(t->domain, info, ep, NULL)))
         return lacks(t, c, "fi_endpoint", rc);
-    if ((rc = fi_cq_open(t->domain, &cq, &c->cq, NULL)))
-        return lacks(t, c, "fi_cq_open", rc);
-    if ((rc = fi_av_open(t->domain, &av, &c->av, NULL)))
+    if ((rc = fi_av_open(t->domain, &attr, av, NULL)))
         return lacks(t, c, "fi_av_open", rc);
-    if ((rc = fi_ep_bind(c->ep, &c->cq->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION)))
+    if ((rc = fi_ep_bind(*ep, &c->cq->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION)))
         return lacks(t, c, "fi_ep_bind", rc);
-    if ((rc = fi_ep_bind(c->ep, &c->av->fid, 0)))
+    if ((rc = fi_ep_bind(*ep, &(*av)->fid, 0)))
         return lacks(t, c, "fi_ep_bind", rc);
-    if ((rc = fi_enable(c->ep)))
+    if ((rc = fi_enable(*ep)))
         return lacks(t, c, "fi_enable", rc);
     return FERRY_OK;
 }
 
-void fy_lf_endpoint_close(struct fy_lf_channel *c)
+void fy_lf_endpoint_close(struct fid_ep **ep, struct fid_av **av)
 {
-    if (c->ep)
-        fi_close(&c->ep->fid);
+    if (*ep)
+        fi_close(&(*ep)->fid);
+    if (*av)
+        fi_close(&(*av)->fid);
+    *ep = NULL;
+    *av = NULL;
+}
+
+void fy_lf_queue_close(struct fy_lf_channel *c)
+{
+    fy_lf_endpoint_close(&c->ep, &c->av);
     if (c->cq)
         fi_close(&c->cq->fid);
-    if (c->av)
-        fi_close(&c->av->fid);
-    c->ep = NULL;
     c->cq = NULL;
-    c->av = NULL;
 }
 
 void fy_lf_peer_drop(struct fy_lf_peer *p)
 {
+    fy_lf_endpoint_close(&p->own, &p->own_av);
     if (p->mr)
         fi_close(&p->mr->fid);
     free(p->epoch);
@@ -130,8 +143,9 @@ struct fy_lf_peer *fy_lf_peer_make(struct fy_lf_channel *c, uint32_t pe)
 
 static void drop_channel(struct fy_lf_channel *c)
 {
-    fy_lf_endpoint_close(c); /* first: the slots are the provider's until then */
+    fy_lf_endpoint_close(&c->ep, &c->av); /* first: the slots are the provider's until then */
     drop_all(c->connected);
+    fy_lf_queue_close(c);
     free(c->peers);
     free(c);
 }
@@ -156,8 +170,10 @@ int fy_lf_open_channel(struct ferry_transport *t, uint32_t channel)
     c->inject = t->provider.quiet == FY_LF_QUIET_DC ? 0 : t->provider.inject;
     c->slow_flags = FERRY_OP_FENCED | FERRY_OP_DATA | (t->provider.more ? FERRY_OP_MORE : 0);
     c->peers = calloc(t->n_pes, sizeof(struct fy_lf_peer *));
-    rc = c->peers ? fy_lf_endpoint_open(t, c, c->room)
+    rc = c->peers ? fy_lf_queue_open(t, c, c->room)
                   : fy_lf_fail(t, -1, FERRY_ERR_NOMEM, ENOMEM, "", "no memory for channel %u", channel);
+    if (!rc && !t->each)
+        rc = fy_lf_endpoint_open(c, t->info, &c->ep, &c->av);
     if (rc) {
         drop_channel(c);
         return rc;

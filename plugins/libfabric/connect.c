@@ -3,10 +3,14 @@
  * Setup thread, but for fy_lf_leave: channel thread. */
 #include "libfabric.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <rdma/fi_cm.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 struct endpoint {
     uint32_t magic, size, virt, name_size;
@@ -59,11 +63,67 @@ static int own_host_only(const struct endpoint *e)
     return head.sa_family == AF_INET && e->name[4] == 127;
 }
 
+/* shm: fi_shm://PID:UID:NUMBER is an endpoint, and PID:UID:NUMBER its file in /dev/shm. */
+static int32_t process_of(const struct endpoint *e)
+{
+    char name[sizeof e->name + 1] = "";
+    const char *number;
+
+    memcpy(name, e->name, e->name_size);
+    number = strstr(name, "://");
+    return number ? (int32_t)strtol(number + 3, NULL, 10) : 0;
+}
+
+#define EXITING 4u /* PF_EXITING of the kernel: files are closed before the memory goes, and peers notice that first */
+
+static int ended(int32_t process)
+{
+    char path[64], text[512] = "", state = 0;
+    const char *after;
+    unsigned flags = 0;
+    ssize_t n = -1;
+    int fd;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        n = read(fd, text, sizeof text - 1);
+        close(fd);
+    }
+    after = strrchr(text, ')');
+    if (n <= 0 || !after || sscanf(after + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2)
+        return n <= 0;
+    return state == 'Z' || state == 'X' || flags & EXITING;
+}
+
+/* A killed process cannot remove its files. */
+static void clean_after(int32_t process)
+{
+    char prefix[16];
+    struct dirent *file;
+    DIR *folder;
+
+    if (process <= 0 || !ended(process))
+        return;
+    folder = opendir("/dev/shm");
+    snprintf(prefix, sizeof prefix, "%d:", process);
+    while (folder && (file = readdir(folder)))
+        if (!strncmp(file->d_name, prefix, strlen(prefix)))
+            unlinkat(dirfd(folder), file->d_name, 0);
+    if (folder)
+        closedir(folder);
+}
+
+void fy_lf_clean(struct ferry_transport *t)
+{
+    for (uint32_t peer = 0; t->processes && peer < t->n_pes; peer++)
+        clean_after(t->processes[peer]);
+}
+
 int fy_lf_reach(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size, char *why, size_t why_size)
 {
     struct endpoint e;
 
-    (void)peer;
     if (!readable(blob, size, &e)) {
         snprintf(why, why_size, "its address is not of this libfabric transport: run the same build on all hosts");
         return FERRY_ERR_UNREACHABLE;
@@ -76,6 +136,8 @@ int fy_lf_reach(struct ferry_transport *t, uint32_t peer, const void *blob, size
         snprintf(why, why_size, "it uses the other engine of shm: set FERRY_LIBFABRIC_MR_VIRT_ADDR alike");
         return FERRY_ERR_UNREACHABLE;
     }
+    if (t->processes)
+        t->processes[peer] = process_of(&e);
     if (e.host == t->host)
         return FERRY_OK;
     if (t->provider.one_host) {
@@ -98,7 +160,15 @@ static int insert(struct ferry_transport *t, struct fy_lf_channel *c, uint32_t p
         return FERRY_ERR_NOMEM;
     p->scratch = e->scratch;
     p->scratch_key = e->scratch_key;
-    n = fi_av_insert(c->av, e->name, 1, &p->address, 0, NULL);
+    if (t->each) {
+        n = fy_lf_endpoint_open(c, t->each, &p->own, &p->own_av);
+        if (n) {
+            fy_lf_peer_drop(p);
+            return n;
+        }
+    }
+    p->ep = p->own ? p->own : c->ep;
+    n = fi_av_insert(p->own ? p->own_av : c->av, e->name, 1, &p->address, 0, NULL);
     if (n != 1) {
         fy_lf_peer_drop(p);
         return fy_lf_fail(t, peer, FERRY_ERR_UNREACHABLE, n < 0 ? -n : 0, "run with FI_LOG_LEVEL=warn",
@@ -145,6 +215,8 @@ int fy_lf_disconnect(struct ferry_transport *t, uint32_t peer)
         fy_lf_peer_error(p, FERRY_ERR_PEER, 0, "the peer is dead, or has left", "");
         __atomic_store_n(&p->leave, 1, __ATOMIC_RELEASE);
     }
+    if (t->processes)
+        clean_after(t->processes[peer]);
     return FERRY_OK;
 }
 
@@ -154,7 +226,10 @@ void fy_lf_leave(struct fy_lf_channel *c)
     for (struct fy_lf_peer *p = fy_lf_connected(c); p; p = p->next) {
         if (p->dropped || !__atomic_load_n(&p->leave, __ATOMIC_ACQUIRE))
             continue;
-        fi_av_remove(c->av, &p->address, 1, 0);
+        if (p->own)
+            fy_lf_endpoint_close(&p->own, &p->own_av);
+        else
+            fi_av_remove(c->av, &p->address, 1, 0);
         p->dropped = 1;
         c->outstanding -= p->posted - p->retired;
         p->retired = p->posted;

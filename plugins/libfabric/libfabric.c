@@ -47,8 +47,9 @@ static int query(struct ferry_transport *t, uint32_t memory_kind, struct ferry_c
 
 static int close_transport(struct ferry_transport *t)
 {
+    fy_lf_clean(t);
     fy_lf_channels_close(t);
-    fy_lf_endpoint_close(&t->service);
+    fy_lf_queue_close(&t->service);
     fy_lf_memory_close(t);
     if (t->domain)
         fi_close(&t->domain->fid);
@@ -56,6 +57,9 @@ static int close_transport(struct ferry_transport *t)
         fi_close(&t->fabric->fid);
     if (t->info)
         fi_freeinfo(t->info);
+    if (t->each)
+        fi_freeinfo(t->each);
+    free(t->processes);
     free(t->scratch);
     pthread_mutex_destroy(&t->lock);
     free(t);
@@ -105,11 +109,29 @@ static int open_domain(struct ferry_transport *t)
     t->local = (mode & FI_MR_LOCAL) != 0;
     t->data = t->info->domain_attr->cq_data_size >= 8; /* the sender's number and 32 bits of its own */
     t->manual = t->info->domain_attr->data_progress != FI_PROGRESS_AUTO;
-    rc = fy_lf_endpoint_open(t, &t->service, 4096);
+    rc = fy_lf_queue_open(t, &t->service, 4096);
+    if (!rc)
+        rc = fy_lf_endpoint_open(&t->service, t->info, &t->service.ep, &t->service.av);
     if (rc)
         return rc;
     if (t->info->caps & FI_ATOMIC)
         fy_lf_atomics(t, t->service.ep);
+    return FERRY_OK;
+}
+
+/* Endpoints for one peer each: what comes in there are answers, at most as many as questions. */
+static int each(struct ferry_transport *t)
+{
+    if (!t->provider.apart)
+        return FERRY_OK;
+    t->each = fi_dupinfo(t->info);
+    t->processes = calloc(t->n_pes, sizeof *t->processes);
+    if (!t->each || !t->processes)
+        return fy_lf_fail(t, -1, FERRY_ERR_NOMEM, ENOMEM, "", "no memory for a libfabric instance");
+    t->each->tx_attr->size = 1;
+    while (t->each->tx_attr->size < (size_t)t->options.depth + 2)
+        t->each->tx_attr->size *= 2;
+    t->each->rx_attr->size = 64;
     return FERRY_OK;
 }
 
@@ -132,7 +154,9 @@ static int set_up(struct ferry_transport *t)
         return fy_lf_fail(t, -1, rc, 0, "", "%s", why);
     snprintf(t->name, sizeof t->name, "%s", t->info->fabric_attr->prov_name);
     fy_lf_found(t->info, &t->options, &t->provider);
-    rc = open_domain(t);
+    rc = each(t);
+    if (!rc)
+        rc = open_domain(t);
     scratch.address = t->scratch;
     return rc ? rc : fy_lf_register(t, &scratch, &t->scratch_region);
 }

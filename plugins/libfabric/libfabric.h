@@ -52,6 +52,8 @@ struct fy_lf_provider {
     int fence;           /* has FI_FENCE */
     int more;            /* makes use of FI_MORE */
     int one_host;        /* reaches PEs of one host only */
+    int apart;           /* an endpoint takes answers in the order of the questions, so that one to the dead holds up the
+                            others: a channel has one for each peer */
     int data_queued;     /* puts with data for the target go the way of atomics, not that of puts */
     uint32_t domain;     /* enum ferry_domain of its atomics */
     size_t inject;       /* puts up to this by fi_inject_write */
@@ -76,6 +78,7 @@ enum { FY_LF_COVERS_NOTHING = 0, FY_LF_COVERS_PUTS = 1, FY_LF_COVERS_ALL = 2 };
 /* One (channel, peer). Channel thread, but for status and error (lock of the instance). The slots, and with them this,
  * are registered where local memory has to be. */
 struct fy_lf_peer {
+    struct fid_ep *ep; /* the channel's, or its own */
     fi_addr_t address;
     uint64_t posted, retired; /* counts of operations */
     uint64_t quick;    /* while `posted` is below, a small put needs no look at slots and flushes */
@@ -91,6 +94,8 @@ struct fy_lf_peer {
     char *stash;       /* depth × FY_LF_STASH, or NULL */
     void *desc;        /* of slots and stash, where the provider wants one */
     struct fid_mr *mr;
+    struct fid_ep *own; /* NULL: it goes by the channel's */
+    struct fid_av *own_av;
     uint64_t scratch, scratch_key; /* at the peer, for flushes */
     struct fy_lf_peer *next;       /* of the channel's connected ones */
     uint32_t pe;
@@ -102,7 +107,7 @@ struct fy_lf_peer {
 
 /* Channel thread; made by the setup thread. */
 struct fy_lf_channel {
-    struct fid_ep *ep;
+    struct fid_ep *ep;          /* NULL: each peer has its own */
     size_t inject;              /* a put up to this goes by fi_inject_write; 0: none does */
     uint32_t slow_flags;        /* FERRY_OP_… that the short way leaves */
     _Atomic uint32_t careful;   /* 1: a peer failed, or is to be left; any thread */
@@ -146,6 +151,7 @@ struct ferry_transport {
     struct fy_lf_provider provider;
     char name[64]; /* of the provider */
     struct fi_info *info;
+    struct fi_info *each; /* of endpoints for one peer: the same with shorter queues; NULL: there are none */
     struct fid_fabric *fabric;
     struct fid_domain *domain;
     struct fy_lf_channel service; /* its ep, cq and av: what peers address, and progress(SERVICE) reads */
@@ -157,6 +163,7 @@ struct ferry_transport {
     int data;              /* puts can carry data */
     int manual;            /* nothing moves outside calls */
     uint64_t host;         /* tells this host and what it shares from others */
+    int32_t *processes;    /* with shm: of each PE, as far as known, for what it may leave behind */
     uint64_t *scratch;     /* a page: flushes of peers read and write its first word */
     struct ferry_region *scratch_region;
     struct ferry_region *regions;
@@ -189,8 +196,10 @@ void fy_lf_memory_close(struct ferry_transport *t);
 uint64_t fy_lf_base(const struct ferry_transport *t, const struct ferry_region *region);
 
 /* channel.c: setup thread */
-int fy_lf_endpoint_open(struct ferry_transport *t, struct fy_lf_channel *c, size_t entries);
-void fy_lf_endpoint_close(struct fy_lf_channel *c);
+int fy_lf_queue_open(struct ferry_transport *t, struct fy_lf_channel *c, size_t entries);
+int fy_lf_endpoint_open(struct fy_lf_channel *c, struct fi_info *info, struct fid_ep **ep, struct fid_av **av);
+void fy_lf_endpoint_close(struct fid_ep **ep, struct fid_av **av);
+void fy_lf_queue_close(struct fy_lf_channel *c);
 int fy_lf_open_channel(struct ferry_transport *t, uint32_t channel);
 int fy_lf_close_channel(struct ferry_transport *t, uint32_t channel);
 void fy_lf_channels_close(struct ferry_transport *t);
@@ -202,6 +211,8 @@ int fy_lf_export_endpoint(struct ferry_transport *t, void *blob, size_t *size);
 int fy_lf_reach(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size, char *why, size_t why_size);
 int fy_lf_connect(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_connect *io);
 int fy_lf_disconnect(struct ferry_transport *t, uint32_t peer);
+/* Removes what killed PEs of this host left in /dev/shm. */
+void fy_lf_clean(struct ferry_transport *t);
 /* Channel thread: gives up the addresses of those that setup asked to leave. */
 void fy_lf_leave(struct fy_lf_channel *c);
 

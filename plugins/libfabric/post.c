@@ -50,7 +50,7 @@ static inline void vouched(struct fy_lf_peer *p)
     fy_lf_window(p);
 }
 
-static ssize_t post_read(struct fy_lf_channel *c, struct fy_lf_peer *p, struct fy_lf_slot *s, void *to, size_t length,
+static ssize_t post_read(struct fy_lf_peer *p, struct fy_lf_slot *s, void *to, size_t length,
                          void *desc, uint64_t at, uint64_t key, uint64_t flags)
 {
     struct iovec iov = {to, length};
@@ -63,10 +63,10 @@ static ssize_t post_read(struct fy_lf_channel *c, struct fy_lf_peer *p, struct f
                              .rma_iov_count = 1,
                              .context = s};
 
-    return fi_readmsg(c->ep, &msg, flags);
+    return fi_readmsg(p->ep, &msg, flags);
 }
 
-static ssize_t post_write(struct fy_lf_channel *c, struct fy_lf_peer *p, struct fy_lf_slot *s, const void *from,
+static ssize_t post_write(struct fy_lf_peer *p, struct fy_lf_slot *s, const void *from,
                           size_t length, void *desc, uint64_t at, uint64_t key, uint64_t data, uint64_t flags)
 {
     struct iovec iov = {(void *)(uintptr_t)from, length};
@@ -80,7 +80,7 @@ static ssize_t post_write(struct fy_lf_channel *c, struct fy_lf_peer *p, struct 
                              .context = s,
                              .data = data};
 
-    return fi_writemsg(c->ep, &msg, flags);
+    return fi_writemsg(p->ep, &msg, flags);
 }
 
 struct amo {
@@ -90,7 +90,7 @@ struct amo {
     uint64_t at, key, flags;
 };
 
-static ssize_t post_atomic(struct fy_lf_channel *c, struct fy_lf_peer *p, struct fy_lf_slot *s, const struct amo *a)
+static ssize_t post_atomic(struct fy_lf_peer *p, struct fy_lf_slot *s, const struct amo *a)
 {
     struct fi_ioc ioc = {a->operand, 1}, compare = {a->compare, 1}, result = {a->result, 1};
     struct fi_rma_ioc rma = {a->at, 1, a->key};
@@ -106,10 +106,10 @@ static ssize_t post_atomic(struct fy_lf_channel *c, struct fy_lf_peer *p, struct
                                 .context = s};
 
     if (a->compare)
-        return fi_compare_atomicmsg(c->ep, &msg, &compare, &desc, 1, &result, &result_desc, 1, a->flags);
+        return fi_compare_atomicmsg(p->ep, &msg, &compare, &desc, 1, &result, &result_desc, 1, a->flags);
     if (a->result)
-        return fi_fetch_atomicmsg(c->ep, &msg, &result, &result_desc, 1, a->flags);
-    return fi_atomicmsg(c->ep, &msg, a->flags);
+        return fi_fetch_atomicmsg(p->ep, &msg, &result, &result_desc, 1, a->flags);
+    return fi_atomicmsg(p->ep, &msg, a->flags);
 }
 
 /* A fetching atomic is behind atomics and puts, a read behind puts; a fenced write that asks for delivery, behind all. */
@@ -136,11 +136,11 @@ int fy_lf_flush(struct fy_lf_channel *c, struct fy_lf_peer *p)
                         .at = p->scratch,
                         .key = p->scratch_key,
                         .flags = FI_COMPLETION};
-        rc = post_atomic(c, p, s, &a);
+        rc = post_atomic(p, s, &a);
     } else if (how == FY_LF_QUIET_RAW_READ) {
-        rc = post_read(c, p, s, &s->result, 8, p->desc, p->scratch, p->scratch_key, FI_COMPLETION);
+        rc = post_read(p, s, &s->result, 8, p->desc, p->scratch, p->scratch_key, FI_COMPLETION);
     } else {
-        rc = post_write(c, p, s, s->value, 8, p->desc, p->scratch, p->scratch_key, 0,
+        rc = post_write(p, s, s->value, 8, p->desc, p->scratch, p->scratch_key, 0,
                         FI_COMPLETION | FI_DELIVERY_COMPLETE | (how == FY_LF_QUIET_FENCE_DC ? FI_FENCE : 0));
     }
     if (unlikely(rc))
@@ -216,7 +216,7 @@ static int put_reporting(struct fy_lf_channel *c, struct fy_lf_peer *p, const st
         from = memcpy(p->stash + (p->posted & p->mask) * FY_LF_STASH, from, op->length);
         desc = p->desc;
     }
-    rc = post_write(c, p, s, from, op->length, desc, op->key->base + op->offset, op->key->key, data, flags);
+    rc = post_write(p, s, from, op->length, desc, op->key->base + op->offset, op->key->key, data, flags);
     if (unlikely(rc))
         return fy_lf_post_failed(p, rc, "fi_writemsg");
     taken(c, p, s);
@@ -238,7 +238,7 @@ static int put(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct ferry
     if (!covering(c))
         return put_reporting(c, p, op, data, flags);
     s = next_slot(p, FERRY_OP_PUT, FY_LF_COVERS_NOTHING, 0);
-    rc = post_write(c, p, s, op->local, op->length, desc_of(op), op->key->base + op->offset, op->key->key, data,
+    rc = post_write(p, s, op->local, op->length, desc_of(op), op->key->base + op->offset, op->key->key, data,
                     flags | (inject ? FI_INJECT : 0));
     if (unlikely(rc))
         return fy_lf_post_failed(p, rc, "fi_writemsg");
@@ -255,7 +255,7 @@ static int get(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct ferry
     ssize_t rc;
 
     s->amos = p->amos;
-    rc = post_read(c, p, s, op->local, op->length, desc_of(op), op->key->base + op->offset, op->key->key,
+    rc = post_read(p, s, op->local, op->length, desc_of(op), op->key->base + op->offset, op->key->key,
                    FI_COMPLETION);
     if (unlikely(rc))
         return fy_lf_post_failed(p, rc, "fi_readmsg");
@@ -299,7 +299,7 @@ static int amo_short(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct
     ssize_t rc;
 
     operand(&value, op->operand, op->width);
-    rc = fi_inject_atomic(c->ep, &value, 1, p->address, op->key->base + op->offset, op->key->key,
+    rc = fi_inject_atomic(p->ep, &value, 1, p->address, op->key->base + op->offset, op->key->key,
                           op->width == 4 ? FI_UINT32 : FI_UINT64, ops_of[op->amo]);
     if (unlikely(rc))
         return fy_lf_post_failed(p, rc, "fi_inject_atomic");
@@ -331,7 +331,7 @@ static int amo_long(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct 
         a.result = op->flags & FERRY_OP_FETCH ? op->local : &s->result;
         a.result_desc = op->flags & FERRY_OP_FETCH ? desc_of(op) : p->desc;
     }
-    rc = post_atomic(c, p, s, &a);
+    rc = post_atomic(p, s, &a);
     if (unlikely(rc))
         return fy_lf_post_failed(p, rc, "atomic");
     taken(c, p, s);

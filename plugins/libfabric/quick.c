@@ -13,7 +13,7 @@ int fy_lf_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op
     if (likely(op->kind == FERRY_OP_PUT && op->length - 1 < c->inject && at < p->quick &&
                !((op->flags & c->slow_flags) | __atomic_load_n(&c->careful, __ATOMIC_RELAXED)))) {
         const struct ferry_rkey *key = op->key;
-        ssize_t rc = fi_inject_write(c->ep, op->local, op->length, p->address, key->base + op->offset, key->key);
+        ssize_t rc = fi_inject_write(p->ep, op->local, op->length, p->address, key->base + op->offset, key->key);
         if (unlikely(rc))
             return fy_lf_post_failed(p, rc, "fi_inject_write");
         p->epoch[at & p->mask] = c->epoch;
