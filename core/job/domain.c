@@ -107,14 +107,14 @@ static uint32_t needs_of(const struct fy_world *world, uint32_t pe)
     return needs;
 }
 
-static int gather(struct ferry_job *job, uint32_t mine, uint32_t *any, struct ferry_error *error)
+int fy_job_any(struct ferry_job *job, uint32_t mine, const char *step, uint32_t *any, struct ferry_error *error)
 {
     uint32_t n = job->world.n_pes, *all = calloc(n, sizeof(*all));
     if (!all) {
         fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory for %u pes", n);
         return FERRY_ERR_NOMEM;
     }
-    int rc = fy_boot_allgather(job->boot, &mine, all, sizeof(mine), WAYS_STEP, job->world.timeout, error);
+    int rc = fy_boot_allgather(job->boot, &mine, all, sizeof(mine), step, job->world.timeout, error);
     *any = 0;
     for (uint32_t pe = 0; pe < n && rc == FERRY_OK; pe++)
         *any |= all[pe];
@@ -131,7 +131,7 @@ int fy_job_domains(struct ferry_job *job, struct ferry_error *error)
             needs |= SEES_CARD;
     for (uint32_t pe = 0; pe < world->n_pes; pe++)
         world->peers[pe].way[0] = world->peers[pe].way[1] = FY_WAY_MAIL;
-    int rc = gather(job, needs, &any, error);
+    int rc = fy_job_any(job, needs, WAYS_STEP, &any, error);
     if (rc == FERRY_OK && any & SEES_CARD)
         rc = exchange_views(job, error);
     needs = 0;
@@ -140,7 +140,7 @@ int fy_job_domains(struct ferry_job *job, struct ferry_error *error)
     for (uint32_t i = 0; i < world->n_lanes && rc == FERRY_OK; i++)
         needs |= world->lanes[i].finds_local ? NEED_MAIL : 0; /* atomics on memory that no CPU may touch */
     if (rc == FERRY_OK)
-        rc = gather(job, needs, &any, error);
+        rc = fy_job_any(job, needs, WAYS_STEP, &any, error);
     job->needs_mail = rc == FERRY_OK && any & NEED_MAIL;
     job->needs_get = rc == FERRY_OK && any & NEED_GET;
     return rc;

@@ -32,9 +32,10 @@ struct ferry_job {
     uint8_t secret[FERRY_SECRET_BYTES];
     uint64_t job_id;
 
-    /* service endpoints: n_lanes * n_pes records of endpoint_stride bytes, sealed */
+    /* service endpoints: endpoint_lanes * n_pes records of endpoint_stride bytes, sealed */
     uint8_t *endpoints;
     size_t endpoint_stride;
+    uint32_t endpoint_lanes;
 
     pthread_t service;
     bool service_running;
@@ -81,6 +82,8 @@ int fy_job_serve(void *job, uint32_t from, uint32_t type, const void *request, s
 
 /* domain.c: agrees on the ways of atomics; makes the mailbox if somebody needs it, after the heap. */
 int fy_job_domains(struct ferry_job *job, struct ferry_error *error);
+/* The bits that any PE has set. Collective. */
+int fy_job_any(struct ferry_job *job, uint32_t mine, const char *step, uint32_t *any, struct ferry_error *error);
 int fy_job_way_of(void *job, uint32_t pe, unsigned width);
 int fy_job_mailbox(struct ferry_job *job, struct ferry_error *error);
 

@@ -64,6 +64,7 @@ static int agree_stride(struct ferry_job *job, uint64_t largest, struct ferry_er
 static int exchange_endpoints(struct ferry_job *job, const struct record *own, struct ferry_error *error)
 {
     size_t stride = job->endpoint_stride, mine = stride * job->world.n_lanes;
+    job->endpoint_lanes = job->world.n_lanes;
     uint8_t *packed = calloc(1, mine);
     job->endpoints = calloc(job->world.n_pes, mine);
     if (!packed || !job->endpoints) {
@@ -84,7 +85,7 @@ const void *fy_job_endpoint(void *arg, uint32_t lane, uint32_t pe, size_t *size)
     *size = 0;
     if (!job->endpoints)
         return NULL; /* no transport has a connect that would want it */
-    const uint8_t *record = job->endpoints + ((size_t)pe * job->world.n_lanes + lane) * job->endpoint_stride;
+    const uint8_t *record = job->endpoints + ((size_t)pe * job->endpoint_lanes + lane) * job->endpoint_stride;
     const void *payload = NULL;
     if (fy_blob_open(record, job->endpoint_stride, FY_BLOB_ENDPOINT, pe, &payload, size))
         return NULL;
@@ -125,6 +126,27 @@ static void forget_endpoints(struct ferry_job *job)
     job->endpoints = NULL;
 }
 
+/* What carries nothing is closed before it costs something: memory registered with it, and locks and a thread for everybody,
+ * if it wants progress made. What stands before a transport in use stays, since its number counts. */
+static int drop_unused(struct ferry_job *job, struct ferry_error *error)
+{
+    struct fy_world *world = &job->world;
+    uint32_t mine = 0, any, n;
+    for (uint32_t pe = 0; pe < world->n_pes; pe++) {
+        const struct fy_peer *peer = &world->peers[pe];
+        mine |= 1u << peer->lane;
+        for (unsigned wide = 0; wide < 2; wide++)
+            mine |= peer->way[wide] >= 0 ? 1u << peer->way[wide] : 0;
+    }
+    int rc = fy_job_any(job, mine, "transports in use", &any, error);
+    n = rc == FERRY_OK ? 32 - (uint32_t)__builtin_clz(any) : world->n_lanes;
+    if (n >= world->n_lanes)
+        return rc;
+    fy_route_keep(job->route, n);
+    fy_world_lanes(world, job->route->chosen, n);
+    return FERRY_OK;
+}
+
 int fy_job_wire(struct ferry_job *job, struct ferry_error *error)
 {
     struct record *own = calloc(job->world.n_lanes, sizeof(*own));
@@ -145,6 +167,8 @@ int fy_job_wire(struct ferry_job *job, struct ferry_error *error)
     rc = fy_job_same_fate(job, rc, "choice of transports", error);
     if (rc == FERRY_OK)
         rc = fy_job_domains(job, error);
+    if (rc == FERRY_OK)
+        rc = drop_unused(job, error);
     forget_endpoints(job);
     return rc;
 }

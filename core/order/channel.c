@@ -80,6 +80,7 @@ static void lane_fill(struct fy_lane *lane, struct fy_transport *transport, uint
 void fy_world_lanes(struct fy_world *world, struct fy_transport *const *transports, size_t n)
 {
     world->transports = transports;
+    world->locked = world->serves = world->target_progress = false;
     world->n_lanes = n < FY_MAX_TRANSPORTS ? (uint32_t)n : FY_MAX_TRANSPORTS;
     for (uint32_t i = 0; i < world->n_lanes; i++) {
         lane_fill(&world->lanes[i], transports[i], i);

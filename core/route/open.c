@@ -140,6 +140,16 @@ static void free_hooks(struct fy_transport *t)
     }
 }
 
+void fy_route_keep(struct fy_route *route, size_t n)
+{
+    while (route->n_chosen > n) {
+        struct fy_transport *t = route->chosen[--route->n_chosen];
+        fy_log(route->log, FERRY_LOG_INFO, "transport %s: no PE needs it, closed", t->name);
+        close_instance(t);
+        free_hooks(t);
+    }
+}
+
 void fy_close_chosen(struct fy_route *route)
 {
     for (size_t i = route->n_chosen; i-- > 0;)

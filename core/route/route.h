@@ -112,6 +112,8 @@ int fy_transport_post(struct fy_transport *t, uint32_t channel, const struct fer
 int fy_transport_report(struct fy_transport *t, const struct ferry_report *ask);
 /* What to do about a candidate that is not usable; NULL: nothing. */
 const char *fy_route_advice(const struct fy_transport *t);
+/* Closes the chosen ones from number n on: nobody needs them. */
+void fy_route_keep(struct fy_route *route, size_t n);
 /* Closes transports, then frees; libraries stay loaded (drivers do not survive dlclose). */
 void fy_route_close(struct fy_route *route);
 
