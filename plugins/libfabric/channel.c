@@ -101,7 +101,7 @@ static uint32_t power_of_two(uint32_t n)
 /* Slots and stash lie in one block, so that one registration covers them. */
 static int make_slots(struct ferry_transport *t, struct fy_lf_peer *p)
 {
-    size_t n = p->mask + 1, stash = t->provider.quiet == FY_LF_QUIET_DC ? n * FY_LF_STASH : 0;
+    size_t n = p->mask + 1, stash = t->provider.inject ? 0 : n * FY_LF_STASH;
     size_t size = (n * sizeof(struct fy_lf_slot) + stash + 4095) & ~(size_t)4095;
     int rc = 0;
 
@@ -167,7 +167,7 @@ int fy_lf_open_channel(struct ferry_transport *t, uint32_t channel)
     c->epoch = 1;
     c->room = (uint32_t)t->options.depth * peers;
     c->room = c->room < ROOM_MAX ? c->room : ROOM_MAX;
-    c->inject = t->provider.quiet == FY_LF_QUIET_DC ? 0 : t->provider.inject;
+    c->inject = t->provider.inject;
     c->slow_flags = FERRY_OP_FENCED | FERRY_OP_DATA | (t->provider.more ? FERRY_OP_MORE : 0);
     c->peers = calloc(t->n_pes, sizeof(struct fy_lf_peer *));
     rc = c->peers ? fy_lf_queue_open(t, c, c->room)

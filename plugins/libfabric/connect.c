@@ -114,6 +114,11 @@ static void clean_after(int32_t process)
         closedir(folder);
 }
 
+int fy_lf_ended(const struct ferry_transport *t, uint32_t peer)
+{
+    return t->processes && t->processes[peer] > 0 && ended(t->processes[peer]);
+}
+
 void fy_lf_clean(struct ferry_transport *t)
 {
     for (uint32_t peer = 0; t->processes && peer < t->n_pes; peer++)

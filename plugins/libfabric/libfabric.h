@@ -17,7 +17,7 @@
 
 #define FY_LF_API   FI_VERSION(1, 17)
 #define FY_LF_POLL  16  /* completions taken at once */
-#define FY_LF_STASH 256 /* bytes of a put that are copied where the provider has no inject to do it */
+#define FY_LF_STASH 256 /* bytes of a put that are copied here where it is not left to the provider */
 #define FY_LF_NAME  160 /* bytes of an endpoint's address, at most */
 #define FY_LF_MAGIC 0x4679466cu
 
@@ -56,7 +56,7 @@ struct fy_lf_provider {
                             others: a channel has one for each peer */
     int data_queued;     /* puts with data for the target go the way of atomics, not that of puts */
     uint32_t domain;     /* enum ferry_domain of its atomics */
-    size_t inject;       /* puts up to this by fi_inject_write */
+    size_t inject;       /* puts up to this by fi_inject_write; 0: their errors do not say whose they are */
     int score;           /* of probe */
 };
 
@@ -211,6 +211,8 @@ int fy_lf_export_endpoint(struct ferry_transport *t, void *blob, size_t *size);
 int fy_lf_reach(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size, char *why, size_t why_size);
 int fy_lf_connect(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_connect *io);
 int fy_lf_disconnect(struct ferry_transport *t, uint32_t peer);
+/* 1: the process of a PE of this host is no more; 0: it is, or nothing is known of it. Any thread. */
+int fy_lf_ended(const struct ferry_transport *t, uint32_t peer);
 /* Removes what killed PEs of this host left in /dev/shm. */
 void fy_lf_clean(struct ferry_transport *t);
 /* Channel thread: gives up the addresses of those that setup asked to leave. */

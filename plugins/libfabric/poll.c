@@ -42,10 +42,18 @@ static void complete(struct fy_lf_channel *c, struct fy_lf_slot *s)
     }
 }
 
-/* Nothing says whose it was: all that have something under way are taken for failed. */
+/* Nothing says whose it was. If one of those that have something under way is no more, it was that one's; else all of them
+ * are taken for failed. */
 static void orphan(struct fy_lf_channel *c, const struct fi_cq_err_entry *entry)
 {
+    int found = 0;
+
     for (struct fy_lf_peer *p = fy_lf_connected(c); p; p = p->next)
+        if (p->posted != p->retired && fy_lf_ended(c->t, p->pe)) {
+            fy_lf_completion_error(c, p, entry, FERRY_OP_PUT);
+            found = 1;
+        }
+    for (struct fy_lf_peer *p = fy_lf_connected(c); p && !found; p = p->next)
         if (p->posted != p->retired)
             fy_lf_completion_error(c, p, entry, FERRY_OP_PUT);
 }

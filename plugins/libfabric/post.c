@@ -202,50 +202,35 @@ static void *desc_of(const struct ferry_op *op)
     return op->region ? op->region->desc : NULL;
 }
 
-/* Puts with delivery: what is short is copied, so that its source is free at once. */
-static int put_reporting(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct ferry_op *op, uint64_t data,
-                         uint64_t flags)
-{
-    struct fy_lf_slot *s = next_slot(p, FERRY_OP_PUT, FY_LF_COVERS_NOTHING, 1);
-    const void *from = op->local;
-    void *desc = desc_of(op);
-    int copied = op->length <= FY_LF_STASH;
-    ssize_t rc;
-
-    if (copied) {
-        from = memcpy(p->stash + (p->posted & p->mask) * FY_LF_STASH, from, op->length);
-        desc = p->desc;
-    }
-    rc = post_write(p, s, from, op->length, desc, op->key->base + op->offset, op->key->key, data, flags);
-    if (unlikely(rc))
-        return fy_lf_post_failed(p, rc, "fi_writemsg");
-    taken(c, p, s);
-    vouched(p);
-    return copied ? FERRY_DONE : FERRY_OK;
-}
-
+/* What is short is copied, so that its source is free at once: by the provider, or to the stash. */
 static int put(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct ferry_op *op)
 {
-    uint64_t flags = flags_of(c, p, op, !covering(c)), data = 0;
-    int inject = op->length <= c->inject;
-    struct fy_lf_slot *s;
+    int told = !covering(c), copied = op->length <= (c->inject ? c->inject : FY_LF_STASH);
+    uint64_t flags = flags_of(c, p, op, told), data = 0;
+    struct fy_lf_slot *s = next_slot(p, FERRY_OP_PUT, FY_LF_COVERS_NOTHING, told);
+    const void *from = op->local;
+    void *desc = desc_of(op);
     ssize_t rc;
 
     if (op->flags & FERRY_OP_DATA) {
         flags |= FI_REMOTE_CQ_DATA;
         data = (uint64_t)c->t->my_pe << 32 | op->remote_data;
     }
-    if (!covering(c))
-        return put_reporting(c, p, op, data, flags);
-    s = next_slot(p, FERRY_OP_PUT, FY_LF_COVERS_NOTHING, 0);
-    rc = post_write(p, s, op->local, op->length, desc_of(op), op->key->base + op->offset, op->key->key, data,
-                    flags | (inject ? FI_INJECT : 0));
+    if (copied && p->stash) {
+        from = memcpy(p->stash + (p->posted & p->mask) * FY_LF_STASH, from, op->length);
+        desc = p->desc;
+    } else if (copied) {
+        flags |= FI_INJECT;
+    }
+    rc = post_write(p, s, from, op->length, desc, op->key->base + op->offset, op->key->key, data, flags);
     if (unlikely(rc))
         return fy_lf_post_failed(p, rc, "fi_writemsg");
     taken(c, p, s);
-    if (data && c->t->provider.data_queued)
+    if (op->flags & FERRY_OP_DATA && c->t->provider.data_queued)
         p->amos = p->posted;
-    return inject ? FERRY_DONE : FERRY_OK;
+    if (told)
+        vouched(p);
+    return copied ? FERRY_DONE : FERRY_OK;
 }
 
 static int get(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct ferry_op *op)
@@ -350,7 +335,7 @@ int fy_lf_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
 
     if (unlikely(rc))
         return rc;
-    if (!(op->flags & (FERRY_OP_FETCH | FERRY_OP_FENCED)) && op->amo <= FERRY_AMO_SWAP && covering(c))
+    if (!(op->flags & (FERRY_OP_FETCH | FERRY_OP_FENCED)) && op->amo <= FERRY_AMO_SWAP && c->inject >= 8)
         return amo_short(c, p, op);
     return amo_long(c, p, op);
 }

@@ -45,12 +45,12 @@ static const struct fy_lf_provider rows[] = {
       .score = 4,
       .seen = NOT_PUT_AFTER_AMO,
       .raw_seen = 1},
+    /* What it reports of an injected operation that failed does not say whose it was. */
     {.name = "sockets",
       .order = FERRY_ORDER_ALL,
       .quiet = FY_LF_QUIET_RAW_READ,
       .fence = 1,
       .domain = FERRY_DOMAIN_CPU,
-      .inject = 255,
       .score = 2},
     /* The following are written from manuals: nothing of them was run. Their atomics are the NIC's unless software is known
      * to do them, and no order is claimed but what the NIC says and its manual confirms. */
@@ -138,4 +138,6 @@ void fy_lf_found(const struct fi_info *info, const struct fy_lf_options *o, stru
         p->inject = (size_t)o->inject;
     if (p->inject > info->tx_attr->inject_size)
         p->inject = info->tx_attr->inject_size;
+    if (p->quiet == FY_LF_QUIET_DC) /* an injected operation cannot ask for delivery */
+        p->inject = 0;
 }
