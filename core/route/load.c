@@ -4,6 +4,7 @@
 #include "internal.h"
 #include <dlfcn.h>
 #include <link.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -82,12 +83,47 @@ static enum fy_outcome check_file(struct fy_transport *t)
     return abi >> 16 == FERRY_TRANSPORT_ABI_MAJOR ? FY_FOUND : other_abi(t, abi);
 }
 
+/* Which package has a library that a plugin needs: Debian's name, and Fedora's where that differs. NULL: not known. */
+static const char *package_of(const char *why)
+{
+    static const struct {
+        const char *library, *package;
+    } known[] = {
+        {"libfabric.so.", "libfabric1 (Debian, Ubuntu) or libfabric (Fedora, RHEL)"},
+        {"libibverbs.so.", "libibverbs1 (Debian, Ubuntu) or libibverbs (Fedora, RHEL)"},
+        {"libucp.so.", "libucx0 (Debian, Ubuntu) or ucx (Fedora, RHEL)"},
+        {"libhwloc.so.", "libhwloc15 (Debian, Ubuntu) or hwloc-libs (Fedora, RHEL)"},
+    };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strncmp(why, known[i].library, strlen(known[i].library)) == 0)
+            return known[i].package;
+    return NULL;
+}
+
+/* What a plugin needs may come with constructors that install signal handlers: libpsm2, which Debian's libfabric needs, ends
+ * the process on SIGTERM with status 1, as if it had not been killed. Handlers are the program's. */
+static void *open_quietly(const char *path)
+{
+    struct sigaction was[NSIG], is;
+    int known[NSIG];
+    void *library;
+
+    for (int i = 1; i < NSIG; i++)
+        known[i] = sigaction(i, NULL, &was[i]) == 0;
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    for (int i = 1; i < NSIG; i++)
+        if (known[i] && sigaction(i, NULL, &is) == 0 && is.sa_handler != was[i].sa_handler)
+            sigaction(i, &was[i], NULL);
+    return library;
+}
+
 static enum fy_outcome open_library(struct fy_transport *t)
 {
     size_t length = strlen(t->path);
-    const char *why;
+    const char *why, *package;
 
-    t->library = dlopen(t->path, RTLD_NOW | RTLD_LOCAL);
+    t->library = open_quietly(t->path);
     if (t->library)
         return FY_FOUND;
     why = dlerror();
@@ -96,7 +132,9 @@ static enum fy_outcome open_library(struct fy_transport *t)
     /* The reason stands beside the path already. */
     if (strncmp(why, t->path, length) == 0 && strncmp(why + length, ": ", 2) == 0)
         why += length + 2;
-    fy_candidate_refuse(t, FY_REFUSED_FILE, "it cannot be loaded: %s", why);
+    package = package_of(why);
+    fy_candidate_refuse(t, FY_REFUSED_FILE, "it cannot be loaded: %s%s%s", why, package ? "; install the package " : "",
+                        package ? package : "");
     return t->outcome;
 }
 

@@ -235,4 +235,5 @@ const struct ferry_plugin ferry_plugin_v1 = {
     .ops = &ops,
     .probe = fy_lf_probe,
     .open = open_transport,
+    .report = fy_lf_report,
 };

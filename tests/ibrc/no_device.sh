@@ -47,6 +47,7 @@ passes_on "$dir/real"
 ask ibrc "$dir/none"
 [ $status = 1 ] || { echo "no library, ended with $status"; bad=1; }
 has "transport ibrc ($dir/none/ibrc.so): it cannot be loaded: libibverbs.so.0: cannot open shared object file"
+has "; install the package libibverbs1 (Debian, Ubuntu) or libibverbs (Fedora, RHEL)"
 has "with what it depends on"
 passes_on "$dir/none"
 exit $bad

@@ -2,6 +2,7 @@
  * Each way in which a file fails to be a plugin: outcome, status, message; and that nothing of it was called.
  * One thread. */
 #include "fixture.h"
+#include <signal.h>
 #include <link.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -85,6 +86,29 @@ static void test_undefined_symbol(void **state)
     assert_contains(f->error.message, "it cannot be loaded");
     /* dlerror begins with the path, which stands there already. */
     assert_int_equal(fixture_count(f->error.message, f->dir), 1);
+}
+
+static void own_handler(int number)
+{
+    (void)number;
+}
+
+/* Constructors of what a plugin needs do not get the program's signals. */
+static void test_handlers_of_a_dependency(void **state)
+{
+    struct fixture *f = *state;
+    struct sigaction is;
+
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGUSR2, own_handler);
+    fixture_put(f, "handlers", NULL);
+    fixture_route(f, NULL);
+    assert_int_equal(fy_route_select(f->route, "handlers", &f->error), FERRY_OK);
+    assert_int_equal(sigaction(SIGTERM, NULL, &is), 0);
+    assert_true(is.sa_handler == SIG_DFL);
+    assert_int_equal(sigaction(SIGUSR2, NULL, &is), 0);
+    assert_true(is.sa_handler == own_handler);
+    signal(SIGUSR2, SIG_DFL);
 }
 
 static void test_malformed(void **state)
@@ -409,6 +433,7 @@ int main(void)
         TEST(test_no_symbol),
         TEST(test_symbol_of_a_dependency),
         TEST(test_undefined_symbol),
+        TEST(test_handlers_of_a_dependency),
         TEST(test_malformed),
         TEST(test_symbol),
         TEST(test_damaged_tables),
