@@ -90,16 +90,6 @@ int ferry_ctx_create(ferry_job_t *job, unsigned flags, ferry_ctx_t **ctx)
     return FERRY_OK;
 }
 
-static void retire(struct ferry_job *job, const struct fy_counters *counters)
-{
-    uint64_t *sum = (uint64_t *)&job->retired;
-    const uint64_t *add = (const uint64_t *)counters;
-    pthread_mutex_lock(&job->world.lock);
-    for (size_t i = 0; i < sizeof(*counters) / sizeof(*sum); i++)
-        sum[i] += add[i];
-    pthread_mutex_unlock(&job->world.lock);
-}
-
 int ferry_ctx_destroy(ferry_ctx_t *ctx)
 {
     if (!ctx) {
@@ -109,6 +99,6 @@ int ferry_ctx_destroy(ferry_ctx_t *ctx)
     struct ferry_job *job = ctx->job;
     if (ctx->internal)
         return fy_usage(job, "ferry_ctx_destroy: the default context stays until ferry_finalize");
-    retire(job, &ctx->counters);
+    fy_job_retire(job, &ctx->counters);
     return fy_channel_destroy(ctx);
 }

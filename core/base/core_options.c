@@ -37,6 +37,14 @@ const struct ferry_option fy_core_options[] = {
     {"direct", FERRY_OPTION_BOOL, 0, "yes", NULL,
      "Whether small operations go by the library's own loads and stores where a transport maps the peer's memory and allows it; "
      "no sends every operation through the transport."},
+    {"proxy_threads", FERRY_OPTION_INT, 0, "0", NULL,
+     "Most threads that carry out the commands of rings; 0: one for every 4 rings. Never more than there are cores to use."},
+    {"proxy_spin", FERRY_OPTION_SECONDS, 0, "2ms", NULL,
+     "Seconds without work until a proxy thread stops spinning and yields its core between looks, and as long again until it "
+     "sleeps. Where there are more PEs than cores it does not spin."},
+    {"proxy_sleep", FERRY_OPTION_SECONDS, 0, "0.1ms", NULL,
+     "Seconds that a proxy thread sleeps between looks when it has had no work for long; a command waits that long at most. 0: "
+     "it never sleeps."},
     {"gpu", FERRY_OPTION_STRING, 0, "", NULL,
      "PCI address of the GPU that this PE works with, as 0000:3b:00.0: transports take a device near it; empty: near the "
      "PE's cores."},

@@ -70,6 +70,17 @@ void fy_job_transport_error(void *arg, const struct ferry_error *record)
     tell(job, record);
 }
 
+void fy_job_retire(void *arg, const struct fy_counters *counters)
+{
+    struct ferry_job *job = arg;
+    uint64_t *sum = (uint64_t *)&job->retired;
+    const uint64_t *add = (const uint64_t *)counters;
+    pthread_mutex_lock(&job->world.lock);
+    for (size_t i = 0; i < sizeof(*counters) / sizeof(*sum); i++)
+        sum[i] += add[i];
+    pthread_mutex_unlock(&job->world.lock);
+}
+
 void fy_job_deliver(void *arg, uint32_t from, uint64_t data)
 {
     struct ferry_job *job = arg;

@@ -9,6 +9,7 @@
 #include "../order/channel.h"
 #include "../order/team.h"
 #include "../order/wait.h"
+#include "../proxy/proxy.h"
 #include "../route/route.h"
 #include "boot.h"
 
@@ -36,6 +37,8 @@ struct ferry_job {
     uint8_t *endpoints;
     size_t endpoint_stride;
     uint32_t endpoint_lanes;
+
+    struct fy_proxy *proxy;
 
     pthread_t service;
     bool service_running;
@@ -93,6 +96,8 @@ void fy_job_left(void *job, uint32_t pe);
 void fy_job_aborted(void *job, uint32_t by, int code);
 void fy_job_deliver(void *job, uint32_t from, uint64_t data);
 void fy_job_transport_error(void *job, const struct ferry_error *record);
+/* Adds the counters of a context that ends to the job's. */
+void fy_job_retire(void *job, const struct fy_counters *counters);
 
 /* service.c: the thread that serves targets and moves operations along, for transports that want it. */
 int fy_job_service_start(struct ferry_job *job, struct ferry_error *error);

@@ -10,6 +10,8 @@
 
 void fy_job_release(struct ferry_job *job)
 {
+    if (job->proxy) /* before anything that it uses */
+        fy_proxy_destroy(job->proxy, false);
     fy_job_service_stop(job);
     for (uint32_t i = 0; job->world.channels && i < job->world.max_channels; i++)
         if (job->world.channels[i])
@@ -69,7 +71,11 @@ static int quiet_service(struct ferry_job *job, struct ferry_error *error)
 
 int fy_job_finalize(struct ferry_job *job)
 {
-    int result = quiet_everything(job);
+    int result = fy_proxy_destroy(job->proxy, true);
+    job->proxy = NULL;
+    int quiet = quiet_everything(job);
+    if (result == FERRY_OK)
+        result = quiet;
     struct ferry_error error;
     int rc = fy_world_check(&job->world, -2, "finalize");
     if (rc == FERRY_OK)

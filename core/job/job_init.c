@@ -30,12 +30,14 @@ static int no_memory(struct ferry_error *error, const char *what)
 int fy_job_bounds(const struct fy_options *options, struct ferry_error *error)
 {
     long long queue_ops = fy_options_number(options, "queue_ops"), channels = fy_options_number(options, "channels");
-    long long bounce = fy_options_number(options, "bounce_size");
+    long long bounce = fy_options_number(options, "bounce_size"), threads = fy_options_number(options, "proxy_threads");
     if (queue_ops < 0 || queue_ops > INT32_MAX)
         fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_QUEUE_OPS is %lld, accepted are 0 to %d", queue_ops,
                      INT32_MAX);
     else if (channels < 1 || channels > 65534)
         fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_CHANNELS is %lld, accepted are 1 to 65534", channels);
+    else if (threads < 0 || threads > 65534)
+        fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_PROXY_THREADS is %lld, accepted are 0 to 65534", threads);
     else if (bounce < 8192)
         fy_error_set(error, FERRY_ERR_CONFIG, NULL, "FERRY_BOUNCE_SIZE is %lld, the least is 8192", bounce);
     else
@@ -273,6 +275,20 @@ static int make_heap(struct ferry_job *job, struct ferry_error *error)
     return fy_job_same_fate(job, rc, "reservation of the heap", error);
 }
 
+static int make_proxy(struct ferry_job *job, struct ferry_error *error)
+{
+    const struct fy_proxy_config config = {
+        .world = &job->world,
+        .threads = (uint32_t)fy_options_number(&job->options, "proxy_threads"),
+        .spin = fy_options_seconds(&job->options, "proxy_spin"),
+        .sleep = fy_options_seconds(&job->options, "proxy_sleep"),
+        .tell = fy_job_transport_error,
+        .retire = fy_job_retire,
+        .arg = job,
+    };
+    return fy_proxy_create(&config, &job->proxy) == FERRY_OK ? FERRY_OK : no_memory(error, "the proxy");
+}
+
 static int make_channels(struct ferry_job *job, struct ferry_error *error)
 {
     void *words;
@@ -291,6 +307,8 @@ static int make_channels(struct ferry_job *job, struct ferry_error *error)
         rc = fy_teams_create(&job->world, job->barrier.ctx, job, (char *)words + FY_BARRIER_BYTES, &job->teams, error);
     if (rc == FERRY_OK)
         rc = fy_job_mailbox(job, error);
+    if (rc == FERRY_OK)
+        rc = make_proxy(job, error);
     if (rc == FERRY_OK)
         rc = fy_job_service_start(job, error);
     return fy_job_same_fate(job, rc, "first contexts", error);

@@ -4,8 +4,10 @@
 #include "channel.h"
 
 #include "bounce.h"
+#include "fence.h"
 #include "mail.h"
 #include "post.h"
+#include "quiet.h"
 
 static void flow_clear(struct ferry_ctx *ctx, struct fy_flow *flow)
 {
@@ -227,4 +229,62 @@ int fy_quiet_all(struct ferry_ctx *ctx)
     if (rc == FERRY_OK)
         fy_loans_return(ctx, FERRY_PEER_ALL);
     return rc;
+}
+
+/* What only waiting completes: requests to mailboxes, atomics by other lanes, sources that were registered for now. */
+static bool needs_waiting(const struct ferry_ctx *ctx)
+{
+    if (ctx->loans || atomic_load(&ctx->world->deaths))
+        return true;
+    for (uint32_t i = 0; i < ctx->n_listed; i++)
+        if (ctx->flows[ctx->listed[i]].did >> FY_DID_OUT & FY_DID_SET(FY_DID_SINCE) & ~FY_DID_OWN)
+            return true;
+    return false;
+}
+
+int fy_quiet_start(struct ferry_ctx *ctx, struct fy_quiet *quiet)
+{
+    if (ctx->stored || atomic_load_explicit(&ctx->world->pointers_out, memory_order_relaxed)) {
+        ctx->stored = 0;
+        fy_fence_full(&ctx->fence_word); /* completes stores of direct.h, and through ferry_ptr (C11 7.17.4) */
+    }
+    if (ctx->n_busy == 0)
+        return FERRY_OK;
+    if (needs_waiting(ctx))
+        return FERRY_ERR_UNSUPPORTED;
+    *quiet = (struct fy_quiet){.posted = false};
+    for (uint32_t i = 0; i < ctx->n_listed; i++) {
+        const struct fy_flow *flow = &ctx->flows[ctx->listed[i]];
+        if (flow->did & FY_DID_SET(FY_DID_OUT))
+            quiet->lanes |= 1u << flow->lane->index;
+    }
+    return fy_quiet_continue(ctx, quiet);
+}
+
+int fy_quiet_continue(struct ferry_ctx *ctx, struct fy_quiet *quiet)
+{
+    struct fy_world *world = ctx->world;
+    int result = FERRY_OK;
+    if (fy_unlikely(atomic_load(&world->deaths)))
+        return FERRY_ERR_UNSUPPORTED;
+    for (uint32_t i = 0; i < world->n_lanes; i++) {
+        const struct fy_lane *lane = &world->lanes[i];
+        if (!(quiet->lanes & 1u << i))
+            continue;
+        int rc = lane->ops->quiet(lane->handle, ctx->id, FERRY_PEER_ALL, &quiet->tickets[i]);
+        if (rc == FERRY_ERR_PEER)
+            return FERRY_ERR_UNSUPPORTED; /* whoever else is concerned is seen to there */
+        if (rc < 0) {
+            rc = fy_lane_failed(ctx, lane, ctx->listed[0], -1, rc);
+            forget_all(ctx);
+            return rc;
+        }
+        if (rc == FERRY_AGAIN)
+            result = FERRY_AGAIN;
+        else
+            quiet->lanes &= ~(1u << i);
+    }
+    if (result == FERRY_OK && !quiet->posted)
+        forget_all(ctx);
+    return result;
 }

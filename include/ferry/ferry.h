@@ -423,6 +423,29 @@ typedef void (*ferry_error_handler_t)(void *arg, const struct ferry_error *recor
  * is the caller) and will not run. */
 FERRY_API int ferry_set_error_handler(ferry_job_t *job, ferry_error_handler_t handler, void *arg);
 
+/* ------------------------------------------------------------------ command rings
+ * A ring takes operations from threads that make no calls of this library, of which there may be many: they write commands
+ * (ferry/ring.h), and the library's proxy threads carry them out, each ring in order, on a context of its own, which counts among
+ * FERRY_CHANNELS. Rules of fence, quiet and signals are those of a context. docs/gpu.md says how it works. */
+
+typedef struct ferry_ring ferry_ring_t;
+struct ferry_ring_handle; /* ferry/ring.h */
+
+/* Local, any thread. slots: a power of two from FERRY_RING_SLOTS_MIN to FERRY_RING_SLOTS_MAX; 0: 4096. flags: 0. */
+FERRY_API int ferry_ring_create(ferry_job_t *job, size_t slots, unsigned flags, ferry_ring_t **ring);
+/* What producers need; each gets a copy of its own. layout: FERRY_RING_LAYOUT, as the caller was built with; FERRY_ERR_ABI if the
+ * library has another. */
+FERRY_API int ferry_ring_export(ferry_ring_t *ring, uint32_t layout, struct ferry_ring_handle *handle);
+/* Carries out and completes what was posted. Producers may be in calls: those that post meanwhile, or later, are told
+ * (FERRY_ERR_STATE), and none stays in a wait. The status of the first failure that ferry_ring_error has not taken. */
+FERRY_API int ferry_ring_close(ferry_ring_t *ring);
+/* The same, then releases: no producer may be in a call, or use its handle any more. ferry_finalize does it with rings that are
+ * left. */
+FERRY_API int ferry_ring_destroy(ferry_ring_t *ring);
+/* Takes the record of the first command that failed since the last call; its status is FERRY_OK if none did. Producers see the
+ * failure, by ferry_ring_status and from waits, until it is taken. Any thread. */
+FERRY_API int ferry_ring_error(ferry_ring_t *ring, struct ferry_error *record);
+
 #ifdef __cplusplus
 }
 #endif
