@@ -23,9 +23,9 @@ static int lacks(struct ferry_transport *t, const struct fy_lf_channel *c, const
                       c == &t->service ? "the service endpoint" : "a channel", fi_strerror(-rc));
 }
 
-int fy_lf_queue_open(struct ferry_transport *t, struct fy_lf_channel *c, size_t entries)
+int fy_lf_queue_open(struct ferry_transport *t, struct fy_lf_channel *c, size_t entries, enum fi_wait_obj wait)
 {
-    struct fi_cq_attr cq = {.size = entries, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_NONE};
+    struct fi_cq_attr cq = {.size = entries, .format = FI_CQ_FORMAT_DATA, .wait_obj = wait};
     int rc;
 
     c->t = t;
@@ -47,6 +47,8 @@ int fy_lf_endpoint_open(struct fy_lf_channel *c, struct fi_info *info, struct fi
         return lacks(t, c, "fi_ep_bind", rc);
     if ((rc = fi_ep_bind(*ep, &(*av)->fid, 0)))
         return lacks(t, c, "fi_ep_bind", rc);
+    if (c->count && (rc = fi_ep_bind(*ep, &c->count->fid, FI_REMOTE_READ | FI_REMOTE_WRITE)))
+        return lacks(t, c, "fi_ep_bind of a counter", rc);
     if ((rc = fi_enable(*ep)))
         return lacks(t, c, "fi_enable", rc);
     return FERRY_OK;
@@ -170,7 +172,7 @@ int fy_lf_open_channel(struct ferry_transport *t, uint32_t channel)
     c->inject = t->provider.inject;
     c->slow_flags = FERRY_OP_FENCED | FERRY_OP_DATA | (t->provider.more ? FERRY_OP_MORE : 0);
     c->peers = calloc(t->n_pes, sizeof(struct fy_lf_peer *));
-    rc = c->peers ? fy_lf_queue_open(t, c, c->room)
+    rc = c->peers ? fy_lf_queue_open(t, c, c->room, FI_WAIT_NONE)
                   : fy_lf_fail(t, -1, FERRY_ERR_NOMEM, ENOMEM, "", "no memory for channel %u", channel);
     if (!rc && !t->each)
         rc = fy_lf_endpoint_open(c, t->info, &c->ep, &c->av);

@@ -50,6 +50,8 @@ static int close_transport(struct ferry_transport *t)
     fy_lf_clean(t);
     fy_lf_channels_close(t);
     fy_lf_queue_close(&t->service);
+    if (t->count)
+        fi_close(&t->count->fid);
     fy_lf_memory_close(t);
     if (t->domain)
         fi_close(&t->domain->fid);
@@ -95,6 +97,25 @@ static int lacks(struct ferry_transport *t, const char *call, int rc)
                       fi_strerror(-rc));
 }
 
+/* Peers' puts and gets complete without an entry in the queue. Something has to tell the service thread that it is being
+ * used, or it goes to sleep for a millisecond between two of them. */
+static int open_service(struct ferry_transport *t)
+{
+    struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_NONE};
+    int counts = (t->info->caps & FI_RMA_EVENT) != 0, rc = -FI_ENOSYS;
+
+    t->bell = -1;
+    if (!counts && t->manual)
+        rc = fy_lf_queue_open(t, &t->service, 4096, FI_WAIT_FD);
+    if (!rc && fi_control(&t->service.cq->fid, FI_GETWAIT, &t->bell))
+        t->bell = -1;
+    if (rc)
+        rc = fy_lf_queue_open(t, &t->service, 4096, FI_WAIT_NONE);
+    if (!rc && counts && !fi_cntr_open(t->domain, &attr, &t->count, NULL))
+        t->service.count = t->count;
+    return rc ? rc : fy_lf_endpoint_open(&t->service, t->info, &t->service.ep, &t->service.av);
+}
+
 static int open_domain(struct ferry_transport *t)
 {
     uint64_t mode = (uint64_t)t->info->domain_attr->mr_mode;
@@ -109,9 +130,7 @@ static int open_domain(struct ferry_transport *t)
     t->local = (mode & FI_MR_LOCAL) != 0;
     t->data = t->info->domain_attr->cq_data_size >= 8; /* the sender's number and 32 bits of its own */
     t->manual = t->info->domain_attr->data_progress != FI_PROGRESS_AUTO;
-    rc = fy_lf_queue_open(t, &t->service, 4096);
-    if (!rc)
-        rc = fy_lf_endpoint_open(&t->service, t->info, &t->service.ep, &t->service.av);
+    rc = open_service(t);
     if (rc)
         return rc;
     if (t->info->caps & FI_ATOMIC)

@@ -120,6 +120,7 @@ struct fy_lf_channel {
     struct ferry_transport *t;
     struct fid_cq *cq;
     struct fid_av *av;
+    struct fid_cntr *count; /* of what peers do; service only */
     struct fy_lf_peer *connected; /* list */
     struct fy_lf_peer *more;      /* its doorbell waits for an operation without FI_MORE */
     _Atomic int status;           /* of the first peer that failed; any thread */
@@ -155,6 +156,9 @@ struct ferry_transport {
     struct fid_fabric *fabric;
     struct fid_domain *domain;
     struct fy_lf_channel service; /* its ep, cq and av: what peers address, and progress(SERVICE) reads */
+    int bell;             /* readable when something comes in at the service endpoint; -1: there is none, */
+    struct fid_cntr *count; /* but this counts what peers did; or NULL */
+    uint64_t counted;     /* its last value; service thread */
     uint64_t next_key;
     uint32_t amo32, amo64; /* as in struct ferry_caps */
     int peek;              /* enum fi_op that fetches a word and leaves it as it is; -1: there is none */
@@ -196,7 +200,7 @@ void fy_lf_memory_close(struct ferry_transport *t);
 uint64_t fy_lf_base(const struct ferry_transport *t, const struct ferry_region *region);
 
 /* channel.c: setup thread */
-int fy_lf_queue_open(struct ferry_transport *t, struct fy_lf_channel *c, size_t entries);
+int fy_lf_queue_open(struct ferry_transport *t, struct fy_lf_channel *c, size_t entries, enum fi_wait_obj wait);
 int fy_lf_endpoint_open(struct fy_lf_channel *c, struct fi_info *info, struct fid_ep **ep, struct fid_av **av);
 void fy_lf_endpoint_close(struct fid_ep **ep, struct fid_av **av);
 void fy_lf_queue_close(struct fy_lf_channel *c);

@@ -3,6 +3,7 @@
  * Channel thread; progress(SERVICE): service thread. */
 #include "libfabric.h"
 
+#include <poll.h>
 #include <string.h>
 
 void fy_lf_window(struct fy_lf_peer *p)
@@ -167,11 +168,28 @@ int fy_lf_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint
     return c->peers[peer] ? quiet_peer(c, c->peers[peer], ticket) : FERRY_OK;
 }
 
+static int rung(const struct ferry_transport *t)
+{
+    struct pollfd bell = {.fd = t->bell, .events = POLLIN};
+
+    return t->bell >= 0 && poll(&bell, 1, 0) > 0;
+}
+
+static int counted(struct ferry_transport *t)
+{
+    uint64_t count = t->count ? fi_cntr_read(t->count) : 0;
+    int moved = count != t->counted;
+
+    t->counted = count;
+    return moved;
+}
+
 /* Peers' operations, and the data that their puts carry. A local completion of sockets has FI_REMOTE_CQ_DATA, too. */
 static int serve(struct ferry_transport *t)
 {
     struct fi_cq_data_entry entries[FY_LF_POLL];
     struct fi_cq_err_entry lost = {0};
+    int moved = rung(t);
     ssize_t n = fi_cq_read(t->service.cq, entries, FY_LF_POLL);
 
     for (ssize_t i = 0; i < n; i++)
@@ -179,7 +197,7 @@ static int serve(struct ferry_transport *t)
             t->core->deliver(t->core, (uint32_t)(entries[i].data >> 32), (uint32_t)entries[i].data);
     if (n == -FI_EAVAIL) /* a peer's operation that was cut off: the peer hears of it */
         n = fi_cq_readerr(t->service.cq, &lost, 0);
-    return n > 0 ? FERRY_OK : FERRY_AGAIN;
+    return n > 0 || moved || counted(t) ? FERRY_OK : FERRY_AGAIN;
 }
 
 int fy_lf_progress(struct ferry_transport *t, uint32_t channel)

@@ -33,14 +33,14 @@ struct fi_info *fy_lf_hints(const struct fy_lf_options *o, const char *provider,
     return h;
 }
 
-/* Atomics, and a fence where the provider is known for it; without them if it has none. */
+/* Atomics, counts of what peers do, and a fence where the provider is known for it; without them if it has none. */
 int fy_lf_ask(const struct fy_lf_options *o, const char *provider, struct fi_info **list)
 {
     uint64_t fence = fy_lf_row(provider, FY_LF_VIRT_AUTO)->fence ? FI_FENCE : 0;
-    const uint64_t caps[] = {FI_RMA | FI_ATOMIC | fence, FI_RMA | FI_ATOMIC, FI_RMA};
+    const uint64_t caps[] = {FI_RMA | FI_ATOMIC | FI_RMA_EVENT | fence, FI_RMA | FI_ATOMIC | fence, FI_RMA | FI_ATOMIC, FI_RMA};
     int rc = -FI_ENOMEM;
 
-    for (size_t i = fence ? 0 : 1; i < sizeof caps / sizeof caps[0]; i++) {
+    for (size_t i = *provider ? 0 : 2; i < sizeof caps / sizeof caps[0]; i++) {
         struct fi_info *h = fy_lf_hints(o, provider, caps[i]);
         if (!h)
             return -FI_ENOMEM;
