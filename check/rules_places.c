@@ -264,6 +264,36 @@ static void same_address(struct pe *pe)
     munmap(local, BYTES);
 }
 
+/* Memory of the program, shared with all for a while, then other memory in its place. A key of the former must not
+ * serve. */
+static void shared_anew(struct pe *pe)
+{
+    enum { BYTES = 20000 };
+    unsigned long rounds = rule_times(pe, "buffers", 400);
+    uint8_t *room = calloc(4, BYTES), local[BYTES];
+
+    EXPECT(pe, room != NULL);
+    for (uint64_t r = 1; room && r <= rounds; r++) {
+        uint8_t *data = room + r % 4 * BYTES;
+        ferry_buffer_t *buffer = NULL;
+        int rc = ferry_register_symmetric(pe->job, data, BYTES, &buffer);
+
+        if (rc != FERRY_OK && r == 1) {
+            rule_not_applicable(pe, "the transport shares no memory but its own");
+            break;
+        }
+        if (!EXPECT_OK(pe, rc))
+            break;
+        rule_fill(local, BYTES, r * 64 + (uint64_t)pe->rank);
+        EXPECT_OK(pe, ferry_put(pe->ctx, data, local, BYTES, right(pe)));
+        EXPECT_OK(pe, ferry_barrier(pe->job));
+        EXPECT(pe, rule_wrong(data, BYTES, r * 64 + (uint64_t)left(pe)) == 0);
+        EXPECT_OK(pe, ferry_barrier(pe->job));
+        EXPECT_OK(pe, ferry_deregister(buffer));
+    }
+    free(room);
+}
+
 /* ------------------------------------------------------------------ 46, 47: local memory of any kind */
 
 /* `source` holds rule_fill(…, seed) on each PE alike. */
@@ -350,6 +380,7 @@ const struct rule fy_rules_places[] = {
     {"R45.2", "a block larger than a chunk, and puts across each border in it", 2, 0, across_chunks, small_chunks},
     {"R45.3", "many small regions, registered again and again", 2, 0, registrations, NULL},
     {"R45.4", "new memory at an old address", 2, 0, same_address, NULL},
+    {"R45.5", "memory of the program, shared anew at another place", 2, 0, shared_anew, NULL},
     {"R46.1", "sources and destinations on the stack, not registered", 2, 0, stack_source, NULL},
     {"R46.2", "sources and destinations in the own heap", 2, 0, heap_source, NULL},
     {"R47.1", "a source that may not be written", 2, 0, read_only, NULL},

@@ -157,6 +157,37 @@ static void cumulative(struct pe *pe, bool everybody)
     free(want);
 }
 
+/* A put, and a signal with data of its own behind it, which tells the round: both are there. */
+static void covers_one(struct pe *pe)
+{
+    static const size_t lengths[] = {8, 100, 256, 2100, 4096, 20000};
+    unsigned long rounds = rule_times(pe, "rounds", 3000);
+    uint8_t *data = rule_calloc(pe, 40000), source[40000];
+    uint64_t *told = rule_calloc(pe, 8);
+
+    if (!data || !told)
+        return;
+    EXPECT_OK(pe, ferry_barrier(pe->job));
+    for (uint64_t r = 1; r <= rounds; r++) {
+        size_t first = lengths[r % 6], second = lengths[r / 6 % 6];
+
+        if (pe->rank == 0) {
+            rule_fill(source, first + second, r);
+            EXPECT_OK(pe, ferry_put_nbi(pe->ctx, data, source, first, 1));
+            EXPECT_OK(
+                pe, ferry_put_signal_nbi(pe->ctx, data + first, source + first, second, told, r, FERRY_SIGNAL_SET, 1));
+            EXPECT_OK(pe, ferry_quiet(pe->ctx));
+        } else if (pe->rank == 1) {
+            EXPECT_OK(pe, ferry_wait_until(pe->job, told, FERRY_CMP_EQ, r));
+            if (!EXPECT(pe, rule_wrong(data, first + second, r) == 0))
+                fprintf(stderr, "  %zu bytes, then %zu with the signal, in round %llu\n", first, second,
+                        (unsigned long long)r);
+        }
+        EXPECT_OK(pe, ferry_sync(pe->job));
+    }
+    EXPECT_OK(pe, ferry_barrier(pe->job));
+}
+
 static void strong_covers(struct pe *pe)
 {
     cumulative(pe, false);
@@ -385,6 +416,7 @@ const struct rule fy_rules_signals[] = {
     {"R17.2", "strong signals cover every put before them", 1, 0, strong_covers, NULL},
     {"R17.3", "strong signals of all PEs to all cover every put before them", 1, 0, strong_covers_all, NULL},
     {"R17.4", "strong signals cover the puts of their own context", 2, 0, strong_contexts, NULL},
+    {"R17.5", "a put_signal covers the put before it", 2, 0, covers_one, NULL},
     {"R18.1", "a put_signal without data delivers its signal", 1, 0, zero_length, NULL},
     {"R20.1", "signals to the own PE", 1, 0, to_self, NULL},
     {"R20.2", "data and signal in different allocations and segments", 1, 0, other_segments, small_chunks},

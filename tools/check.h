@@ -14,8 +14,10 @@ struct check_settings {
     int pes, channels, seeds;
     unsigned levels; /* bit n: level n */
     unsigned long seed;
-    double seconds; /* no rule begins later; 0: no bound */
-    bool processes, list, verbose;
+    double deadline; /* seconds for each rule */
+    double seconds;  /* no rule begins later; 0: no bound */
+    bool processes, list, verbose, mutants;
+    bool once; /* ends at the first failure */
 };
 
 /* A part of a run: rules under one environment. */
@@ -36,6 +38,7 @@ struct check {
     size_t n;
     char user[1000]; /* variables that the user had set, as a shell takes them */
     int log;         /* what the rule at hand prints */
+    bool failed;     /* some rule did */
     double rate;     /* bytes per second of large puts; 0: not measured */
     double began, seconds;
 };
@@ -69,5 +72,7 @@ void check_again(const struct check *check, const struct check_step *step, const
 /* check_bundle.c, check_junit.c: negative, with a message, if the file cannot be written. */
 int check_write_json(const struct check *check);
 int check_write_junit(const struct check *check);
+/* check_mutants.c: the kit checks itself; the exit status. */
+int check_mutants(void);
 
 #endif

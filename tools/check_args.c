@@ -20,6 +20,9 @@ enum {
     KEY_JSON,
     KEY_JUNIT,
     KEY_LIST,
+    KEY_MUTANTS,
+    KEY_DEADLINE,
+    KEY_ONCE,
     KEY_EXPECTED,
     KEY_PROCESSES
 };
@@ -33,12 +36,16 @@ static const struct argp_option rows[] = {
     {"seed", 's', "SEED", 0, "First seed of the adversary (1)", 0},
     {"seeds", KEY_SEEDS, "N", 0, "How many seeds the adversary plays, one after another (3)", 0},
     {"seconds", KEY_SECONDS, "T", 0, "No rule begins after this time; what is left is named", 0},
+    {"deadline", KEY_DEADLINE, "T", 0, "How many seconds a rule may take (60)", 0},
     {"expected", KEY_EXPECTED, "FILE", 0,
      "Known weaknesses, an array of {\"rule\", \"cause\"}: what fails besides them, or passes in spite of them, fails",
      0},
     {"json", KEY_JSON, "FILE", 0, "Write the bundle of results to FILE", 0},
     {"junit", KEY_JUNIT, "FILE", 0, "Write the results to FILE in JUnit's form", 0},
     {"list", KEY_LIST, NULL, 0, "List the rules with their levels, and end", 0},
+    {"mutants", KEY_MUTANTS, NULL, 0,
+     "Check the kit itself: each of its broken plugins must fail the rule meant for it", 0},
+    {"once", KEY_ONCE, NULL, 0, "End at the first failure", 0},
     {"verbose", 'v', NULL, 0, "Name every rule, and what it says", 0},
     {0}};
 
@@ -77,13 +84,13 @@ static unsigned levels(const char *text, struct argp_state *state)
     return (2u << last) - (1u << first);
 }
 
-static double seconds(const char *text, struct argp_state *state)
+static double seconds(const char *text, const char *what, struct argp_state *state)
 {
     char *end;
     double value = strtod(text, &end);
 
     if (end == text || *end || !(value > 0) || value > 1e6)
-        argp_error(state, "--seconds %s is no time in seconds", text);
+        argp_error(state, "%s %s is no time in seconds", what, text);
     return value;
 }
 
@@ -112,6 +119,12 @@ static error_t parse_output(int key, char *arg, struct check_settings *s)
         return 0;
     case KEY_LIST:
         s->list = true;
+        return 0;
+    case KEY_MUTANTS:
+        s->mutants = true;
+        return 0;
+    case KEY_ONCE:
+        s->once = true;
         return 0;
     case 'v':
         s->verbose = true;
@@ -148,7 +161,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         s->seeds = (int)number(arg, "--seeds", 1, 1000, state);
         return 0;
     case KEY_SECONDS:
-        s->seconds = seconds(arg, state);
+        s->seconds = seconds(arg, "--seconds", state);
+        return 0;
+    case KEY_DEADLINE:
+        s->deadline = seconds(arg, "--deadline", state);
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)

@@ -55,12 +55,16 @@ static int run(struct check *check)
 int main(int argc, char **argv)
 {
     struct check check = {
-        .settings = {.transport = "loopback", .pes = 4, .seed = 1, .seeds = 3, .levels = DEFAULT_LEVELS}, .log = -1};
+        .settings =
+            {.transport = "loopback", .pes = 4, .seed = 1, .seeds = 3, .deadline = 60, .levels = DEFAULT_LEVELS},
+        .log = -1};
     int rc = 0;
 
     check_parse(&check.settings, argc, argv);
     if (check.settings.list)
         list(&check.settings);
+    else if (check.settings.mutants)
+        rc = check_mutants();
     else
         rc = run(&check);
     check_free(&check);

@@ -62,7 +62,7 @@ static int fill(struct check *check, struct check_step *step)
     s->pes = check->settings.pes;
     s->processes = check->settings.processes;
     s->levels = step->levels;
-    s->deadline = 60;
+    s->deadline = check->settings.deadline;
     s->log = check->log;
     step->runner.chaos = step->chaos;
     step->runner.stage = check->steps[0].runner.stage;
@@ -172,6 +172,10 @@ static void play(struct check *check, struct check_step *step, struct entry *ent
 {
     double passed = pes_now() - check->began;
 
+    if (check->settings.once && check->failed) {
+        snprintf(entry->reason, sizeof(entry->reason), "not run: a rule had failed");
+        return;
+    }
     if (check->settings.seconds > 0 && passed > check->settings.seconds) {
         snprintf(entry->reason, sizeof(entry->reason), "not run: budget: %.0f s of %.0f s were over", passed,
                  check->settings.seconds);
@@ -181,6 +185,7 @@ static void play(struct check *check, struct check_step *step, struct entry *ent
         fy_judge_run(entry);
     else if (affordable(check, step, entry))
         fy_stage_play(&step->runner, entry);
+    check->failed |= entry->outcome == OUTCOME_FAIL;
 }
 
 /* Variables of the user, in front of a command that is to do the same. */

@@ -26,7 +26,7 @@ there() {
 "$meson" install --no-rebuild --quiet -C "$build" --destdir "$dest" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 
 there "$lib/libferry.so.0" "$lib/libferry.so" "$lib/ferry/plugins-v1/loopback.so" "$lib/pkgconfig/ferry.pc" \
-    "$lib/pkgconfig/ferry-plugin.pc"
+    "$lib/pkgconfig/ferry-plugin.pc" "$lib/ferry/check/mutant.so"
 readelf -d "$lib/libferry.so.0" | grep -q 'SONAME.*\[libferry.so.0\]' || fail "the soname is not libferry.so.0"
 for path in "$root"/include/ferry/*.h; do
     there "$dest$prefix/include/ferry/$(basename "$path")"

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The broken plugins, and the rule that is meant to notice each: for the plugin, and for ferry-check. Constant. */
+#ifndef CHECK_MUTANTS_H
+#define CHECK_MUTANTS_H
+
+enum mutant_kind {
+    HEALTHY,
+    NO_FENCE,
+    FENCE_FORGETS_ATOMICS,
+    ORDER_CLAIMED,
+    QUIET_AT_ONCE,
+    QUIET_FORGETS_GETS,
+    QUIET_WRONG_PEER,
+    TICKET_TOO_LITTLE,
+    COMPLETION_NEVER,
+    SIGNAL_BEFORE_DATA,
+    STRONG_IS_WEAK,
+    SIGNAL_LOST,
+    SIGNAL_NARROW,
+    SIGNAL_TORN,
+    ADD_NOT_ATOMIC,
+    SWAP_NOT_ATOMIC,
+    FETCHED_BYTES_SWAPPED,
+    CSWAP_GUESSES,
+    XOR_IS_OR,
+    ATOMIC_TOO_WIDE,
+    LENGTH_16_BITS,
+    LENGTH_32_BITS,
+    FRAGMENT_TOO_SHORT,
+    ONE_BYTE_MORE,
+    MISALIGNED,
+    GET_TOO_SHORT,
+    SOURCE_READ_LATE,
+    SOURCE_WRITTEN,
+    SELF_DROPPED,
+    AGAIN_LOSES,
+    DEPTH_EXCEEDED,
+    MORE_NEVER_RUNG,
+    CHANNEL_CROSS_TALK,
+    CHANNELS_RACE,
+    PEER_STARVED,
+    TARGET_PROGRESS_HIDDEN,
+    STALE_KEY,
+    LEAK_BY_REGISTRATION,
+    LEAK_BY_CHANNEL,
+    THREAD_LEFT,
+    SECOND_OPEN_CRASHES,
+    MUTANTS
+};
+
+struct mutant {
+    const char *name, *rule, *what;
+};
+
+/* clang-format off: one a line */
+static const struct mutant mutants[MUTANTS] = {
+    [HEALTHY] = {"none", "", "holds back, reverses, and keeps the contract"},
+    [NO_FENCE] = {"no-fence", "R10.1", "no border is kept"},
+    [FENCE_FORGETS_ATOMICS] = {"fence-forgets-atomics", "R28.1", "atomics do not heed borders"},
+    [ORDER_CLAIMED] = {"order-claimed", "R10.1", "order is claimed, and not kept"},
+    [QUIET_AT_ONCE] = {"quiet-at-once", "R2.1", "tickets are good at once"},
+    [QUIET_FORGETS_GETS] = {"quiet-forgets-gets", "R4.1", "tickets do not cover gets"},
+    [QUIET_WRONG_PEER] = {"quiet-wrong-peer", "R3.2", "tickets of one peer watch another"},
+    [TICKET_TOO_LITTLE] = {"ticket-too-little", "R2.1", "a ticket leaves out the latest operation"},
+    [COMPLETION_NEVER] = {"completion-never", "R50.1", "the hundredth completion never comes"},
+    [SIGNAL_BEFORE_DATA] = {"signal-before-data", "R16.1", "a signal overtakes its own data"},
+    [STRONG_IS_WEAK] = {"strong-is-weak", "R17.5", "strong signals are claimed, weak ones kept"},
+    [SIGNAL_LOST] = {"signal-lost", "R21.1", "signals that follow each other are merged"},
+    [SIGNAL_NARROW] = {"signal-narrow", "R19.1", "signals carry 32 bits"},
+    [SIGNAL_TORN] = {"signal-torn", "R19.2", "a word is put in two halves"},
+    [ADD_NOT_ATOMIC] = {"add-not-atomic", "R22.1", "additions read, change and write"},
+    [SWAP_NOT_ATOMIC] = {"swap-not-atomic", "R22.7", "swaps read, then write"},
+    [FETCHED_BYTES_SWAPPED] = {"fetched-bytes-swapped", "R25.1", "fetched values have the other byte order"},
+    [CSWAP_GUESSES] = {"cswap-guesses", "R26.1", "compare-swap returns what it compared with"},
+    [XOR_IS_OR] = {"xor-is-or", "R25.2", "xor is done as or"},
+    [ATOMIC_TOO_WIDE] = {"atomic-too-wide", "R27.2", "4-byte atomics write the next 4 bytes, too"},
+    [LENGTH_16_BITS] = {"length-16-bits", "R42.2", "lengths are cut to 16 bits"},
+    [LENGTH_32_BITS] = {"length-32-bits", "R43.1", "lengths are cut to 32 bits"},
+    [FRAGMENT_TOO_SHORT] = {"fragment-too-short", "R42.1", "a message of the largest size lacks its last byte"},
+    [ONE_BYTE_MORE] = {"one-byte-more", "R41.2", "odd lengths write one byte more"},
+    [MISALIGNED] = {"misaligned", "R41.2", "odd destinations are rounded down"},
+    [GET_TOO_SHORT] = {"get-too-short", "R4.2", "large gets lack their last byte"},
+    [SOURCE_READ_LATE] = {"source-read-late", "R1.4", "the source of a copied put is read later"},
+    [SOURCE_WRITTEN] = {"source-written", "R47.1", "sources are written to"},
+    [SELF_DROPPED] = {"self-dropped", "R39.1", "puts to the own PE are dropped"},
+    [AGAIN_LOSES] = {"again-loses", "R50.1", "what was refused once is lost the next time"},
+    [DEPTH_EXCEEDED] = {"depth-exceeded", "R50.1", "more operations are taken than there is room for"},
+    [MORE_NEVER_RUNG] = {"more-never-rung", "R44.1", "the doorbell of a batch is forgotten"},
+    [CHANNEL_CROSS_TALK] = {"channel-cross-talk", "R8.1", "completions are those of another channel"},
+    [CHANNELS_RACE] = {"channels-race", "R34.2", "channels share a buffer"},
+    [PEER_STARVED] = {"peer-starved", "R32.2", "progress is made for one peer only"},
+    [TARGET_PROGRESS_HIDDEN] = {"target-progress-hidden", "R49.1", "needs calls of the target, and does not say so"},
+    [STALE_KEY] = {"stale-key", "R45.5", "an old key is used for new memory"},
+    [LEAK_BY_REGISTRATION] = {"leak-by-registration", "R55.1", "each registration leaves a descriptor"},
+    [LEAK_BY_CHANNEL] = {"leak-by-channel", "R33.1", "each channel leaves a descriptor"},
+    [THREAD_LEFT] = {"thread-left", "R55.1", "each instance leaves a thread"},
+    [SECOND_OPEN_CRASHES] = {"second-open-crashes", "R55.1", "an instance after another one crashes"},
+};
+/* clang-format on */
+
+#endif
