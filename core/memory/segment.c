@@ -4,7 +4,7 @@
 #include "internal.h"
 #include <stdlib.h>
 
-#define REASON_MAX 160
+#define REASON_MAX 240
 
 /* ------------------------------------------------------------------ birth */
 

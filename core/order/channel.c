@@ -127,6 +127,15 @@ static void close_lanes(struct fy_world *world, uint32_t n, uint32_t channel)
     pthread_mutex_unlock(&world->setup);
 }
 
+const char *fy_lane_reason(const struct fy_lane *lane, uint32_t channel, uint32_t pe, int rc, struct ferry_error *detail)
+{
+    *detail = (struct ferry_error){.size = sizeof(*detail)};
+    if (lane->ops->query_error(lane->handle, channel, pe, detail) == FERRY_OK && detail->status == rc && detail->message[0])
+        return detail->message;
+    detail->hint[0] = '\0';
+    return ferry_status_string(rc);
+}
+
 static int open_on_lanes(struct ferry_ctx *ctx, struct ferry_error *error)
 {
     struct fy_world *world = ctx->world;
@@ -134,8 +143,9 @@ static int open_on_lanes(struct ferry_ctx *ctx, struct ferry_error *error)
         int rc = open_lane(world, &world->lanes[i], ctx->id);
         if (rc >= 0)
             continue;
-        fy_error_set(error, rc, NULL, "transport %s cannot open channel %u: %s", world->transports[i]->name, ctx->id,
-                     ferry_status_string(rc));
+        struct ferry_error detail;
+        const char *why = fy_lane_reason(&world->lanes[i], ctx->id, FERRY_PEER_ALL, rc, &detail);
+        fy_error_set(error, rc, detail.hint, "transport %s cannot open channel %u: %s", world->transports[i]->name, ctx->id, why);
         close_lanes(world, i, ctx->id);
         return rc;
     }

@@ -210,6 +210,8 @@ int fy_lane_retry(struct ferry_ctx *ctx, const struct fy_lane *lane, const struc
 /* Bounds operations and bytes in flight. */
 int fy_flow_throttle(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe, size_t bytes);
 /* Records what the transport says of a failed (channel, peer); returns rc. */
+/* The transport's own words for a failure that is not an operation's, else the status's. */
+const char *fy_lane_reason(const struct fy_lane *lane, uint32_t channel, uint32_t pe, int rc, struct ferry_error *detail);
 int fy_lane_failed(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, int operation, int rc);
 /* Failures of operations that were posted on a channel, and that no call would hear of while a thread waits on memory. Makes
  * progress on the channel; `again`: reports those, too, that were reported before. FERRY_OK, or the failure, recorded. Nothing

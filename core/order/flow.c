@@ -62,8 +62,10 @@ static int connect_flow(struct ferry_ctx *ctx, const struct fy_lane *lane, uint3
     }
     if (rc >= 0)
         return FERRY_OK;
-    return fy_fail(world, rc, (int)pe, (int)ctx->id, -1, NULL, "transport %s cannot connect channel %u to pe %u: %s", name,
-                   ctx->id, pe, ferry_status_string(rc));
+    struct ferry_error detail;
+    const char *why = fy_lane_reason(lane, ctx->id, pe, rc, &detail);
+    return fy_fail(world, rc, (int)pe, (int)ctx->id, -1, detail.hint, "transport %s cannot connect channel %u to pe %u: %s", name,
+                   ctx->id, pe, why);
 }
 
 int fy_flow_enter(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe)
