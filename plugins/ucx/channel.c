@@ -80,6 +80,8 @@ static void drop(struct fy_ux_channel *c)
         ucp_worker_destroy(c->worker);
         fy_ux_listened();
     }
+    for (uint32_t i = 0; c->peers && i < c->t->n_pes; i++)
+        free(c->peers[i].endpoint);
     free(c->slots);
     free(c->peers);
     free(c);

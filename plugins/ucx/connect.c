@@ -13,7 +13,14 @@ struct endpoint {
     uint64_t host;
     char tls[FY_UX_TLS];
 };
-#define ADDRESS_ROOM (FERRY_ENDPOINT_MAX - sizeof(struct endpoint))
+#ifndef FY_UX_ROOM /* a test makes it small */
+#define FY_UX_ROOM (FERRY_ENDPOINT_MAX - sizeof(struct endpoint))
+#endif
+
+size_t fy_ux_address_room(void)
+{
+    return FY_UX_ROOM;
+}
 
 /* The kernel's id of this boot, as a number: hosts differ in it. */
 static uint64_t host_id(void)
@@ -35,12 +42,12 @@ static uint64_t host_id(void)
 int fy_ux_export_endpoint(struct ferry_transport *t, void *blob, size_t *size)
 {
     struct endpoint e = {.magic = FY_UX_MAGIC, .address_size = (uint32_t)t->address_size, .host = host_id()};
-    size_t n = t->address_size < ADDRESS_ROOM ? t->address_size : ADDRESS_ROOM;
+    size_t n = t->address_size < FY_UX_ROOM ? t->address_size : FY_UX_ROOM;
 
-    if (t->address_size > ADDRESS_ROOM + FERRY_ENDPOINT_MAX)
+    if (t->address_size > FY_UX_ROOM + FERRY_ENDPOINT_MAX)
         return fy_ux_fail(t, -1, FERRY_ERR_LIMIT, UCS_OK, "name fewer devices in UCX_NET_DEVICES, or fewer transports in UCX_TLS",
                           "UCX's address over %s takes %zu bytes, and there is room for %zu", t->context.tls,
-                          t->address_size, ADDRESS_ROOM + FERRY_ENDPOINT_MAX);
+                          t->address_size, FY_UX_ROOM + FERRY_ENDPOINT_MAX);
     snprintf(e.tls, sizeof e.tls, "%s", t->context.tls);
     memcpy(blob, &e, sizeof e);
     memcpy((char *)blob + sizeof e, t->address, n);
@@ -55,8 +62,8 @@ static int read_endpoint(const void *blob, size_t size, struct endpoint *e)
         return 0;
     memcpy(e, blob, sizeof *e);
     e->tls[sizeof e->tls - 1] = '\0';
-    return e->magic == FY_UX_MAGIC && e->address_size && e->address_size <= ADDRESS_ROOM + FERRY_ENDPOINT_MAX &&
-           size - sizeof *e == (e->address_size < ADDRESS_ROOM ? e->address_size : ADDRESS_ROOM);
+    return e->magic == FY_UX_MAGIC && e->address_size && e->address_size <= FY_UX_ROOM + FERRY_ENDPOINT_MAX &&
+           size - sizeof *e == (e->address_size < FY_UX_ROOM ? e->address_size : FY_UX_ROOM);
 }
 
 /* Does a transport of one list stand in the other, too, that is of the wanted sort: in the host, or across? */
@@ -93,7 +100,7 @@ int fy_ux_reach(struct ferry_transport *t, uint32_t peer, const void *blob, size
         return FERRY_ERR_UNREACHABLE;
     }
     same_host = e.host == host_id();
-    if (same_host && e.address_size <= ADDRESS_ROOM && remember(t, peer, (const char *)blob + sizeof e, e.address_size))
+    if (same_host && e.address_size <= FY_UX_ROOM && remember(t, peer, (const char *)blob + sizeof e, e.address_size))
         return FERRY_ERR_NOMEM;
     if (peer == t->my_pe || in_common(t->context.tls, e.tls, 0) || (same_host && in_common(t->context.tls, e.tls, 1)))
         return FERRY_OK;
@@ -180,13 +187,17 @@ static int connect_self(struct ferry_transport *t, struct fy_ux_channel *c, stru
 static int connect_peer(struct ferry_transport *t, struct fy_ux_channel *c, struct fy_ux_peer *p, const struct endpoint *e,
                         const void *address)
 {
-    int same_memory = t->maps && e->host == host_id() && in_common(t->context.tls, e->tls, 1);
+    int same_memory = e->host == host_id() && in_common(t->context.tls, e->tls, 1);
     int watched = t->options.watch == FY_UX_WATCH_YES || (t->options.watch == FY_UX_WATCH_AUTO && !same_memory);
     struct fy_ux_heard heard;
     ucs_status_t status = make_ep(c->worker, address, watched ? p : NULL, &p->ep, &heard);
 
-    if (status == UCS_OK)
+    if (status == UCS_OK) {
+        char lanes[128];
+        fy_ux_lanes(p->ep, lanes, sizeof lanes);
+        t->core->log(t->core, FERRY_LOG_INFO, "channel %u to pe %u: %s%s", c->id, p->pe, lanes, watched ? ", watched" : "");
         return FERRY_OK;
+    }
     p->ep = NULL;
     return no_ep(t, p->pe, &heard, status);
 }
@@ -200,19 +211,38 @@ static int start(struct ferry_transport *t, struct fy_ux_channel *c, struct fy_u
     if (!read_endpoint(io->in, io->in_size, &e))
         return fy_ux_fail(t, p->pe, FERRY_ERR_MISMATCH, UCS_OK, "run the same build on all hosts",
                           "the address of pe %u cannot be read", p->pe);
-    if (e.address_size <= ADDRESS_ROOM)
+    if (e.address_size <= FY_UX_ROOM)
         return connect_peer(t, c, p, &e, (const char *)io->in + sizeof e);
+    free(p->endpoint);
+    p->endpoint = malloc(io->in_size);
+    if (!p->endpoint)
+        return fy_ux_fail(t, p->pe, FERRY_ERR_NOMEM, UCS_OK, "", "no memory for the address of pe %u", p->pe);
+    memcpy(p->endpoint, io->in, io->in_size);
     memcpy(io->out, &e.magic, sizeof e.magic); /* the rest of the address is asked for */
     io->out_size = sizeof e.magic;
     return FERRY_OK;
 }
 
+/* The rest of a long address has come. */
+static int finish(struct ferry_transport *t, struct fy_ux_channel *c, struct fy_ux_peer *p, const struct ferry_connect *io)
+{
+    char whole[FY_UX_ROOM + FERRY_ENDPOINT_MAX];
+    struct endpoint e;
+
+    if (!p->endpoint || !read_endpoint(p->endpoint, sizeof e + FY_UX_ROOM, &e) || io->in_size != e.address_size - FY_UX_ROOM)
+        return fy_ux_fail(t, p->pe, FERRY_ERR_MISMATCH, UCS_OK, "run the same build on all hosts",
+                          "the rest of the address of pe %u cannot be read", p->pe);
+    memcpy(whole, p->endpoint + sizeof e, FY_UX_ROOM);
+    memcpy(whole + FY_UX_ROOM, io->in, io->in_size);
+    return connect_peer(t, c, p, &e, whole);
+}
+
 static int serve(struct ferry_transport *t, struct ferry_connect *io)
 {
-    if (t->address_size <= ADDRESS_ROOM)
+    if (t->address_size <= FY_UX_ROOM)
         return FERRY_ERR_MISMATCH;
-    io->out_size = t->address_size - ADDRESS_ROOM;
-    memcpy(io->out, (const char *)t->address + ADDRESS_ROOM, io->out_size);
+    io->out_size = t->address_size - FY_UX_ROOM;
+    memcpy(io->out, (const char *)t->address + FY_UX_ROOM, io->out_size);
     return FERRY_OK;
 }
 
@@ -230,9 +260,7 @@ int fy_ux_connect(struct ferry_transport *t, uint32_t channel, uint32_t peer, st
     c = t->channels[channel];
     if (c->peers[peer].ep)
         return FERRY_OK;
-    if (io->phase == FERRY_CONNECT_START)
-        return start(t, c, &c->peers[peer], io);
-    return FERRY_ERR_STATE;
+    return io->phase == FERRY_CONNECT_START ? start(t, c, &c->peers[peer], io) : finish(t, c, &c->peers[peer], io);
 }
 
 /* The channels' threads may be using their endpoints: those go with the channel. */

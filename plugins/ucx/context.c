@@ -3,30 +3,11 @@
  * Setup thread. */
 #include "ucx.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <ucs/debug/debug.h>
-
-/* Loading libucs puts handlers of UCX on these; there is no way to have that per context. A library should not take signals
- * from its program, unless the user asked for it. Handlers that are not UCX's stay. */
-static void give_signals_back(void)
-{
-    static const int taken[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE};
-    struct sigaction now;
-    Dl_info where, ucs;
-
-    if (getenv("UCX_HANDLE_ERRORS") || getenv("UCX_ERROR_SIGNALS") || !dladdr((void *)(uintptr_t)ucs_debug_disable_signal, &ucs))
-        return;
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-        if (!sigaction(taken[i], NULL, &now) && dladdr((void *)(uintptr_t)now.sa_handler, &where) &&
-            where.dli_fbase == ucs.dli_fbase)
-            ucs_debug_disable_signal(taken[i]);
-}
 
 int fy_ux_descriptors(int n)
 {
@@ -68,8 +49,10 @@ static void read_line(struct fy_ux_context *x, char *line)
 
     if (!strstr(line, "resource") || !slash)
         return;
-    *slash = '\0';
     name = strrchr(line, ' ');
+    if (name)
+        snprintf(x->lanes + strlen(x->lanes), sizeof x->lanes - strlen(x->lanes), "%s%s", x->lanes[0] ? ", " : "", name + 1);
+    *slash = '\0';
     if (name && name[1])
         add_transport(x, name + 1);
 }
@@ -142,13 +125,24 @@ static ucs_status_t initialise(const struct fy_ux_options *o, uint32_t n_pes, st
     return status;
 }
 
+/* What UCX said, without the sentence that only repeats it; and which name may have been meant. */
+static void tell_reason(struct fy_ux_heard *heard, ucs_status_t status, char *why, size_t why_size)
+{
+    char *again = strstr(heard->text, "; no usable transports"), meant[32];
+
+    if (again)
+        *again = '\0';
+    snprintf(why, why_size, "%s", status == UCS_OK ? heard->text : fy_ux_reason(heard, status));
+    if (fy_ux_meant(heard->text, meant, sizeof meant))
+        snprintf(why + strlen(why), why_size - strlen(why), "; did you mean %s?", meant);
+}
+
 int fy_ux_context_open(const struct fy_ux_options *o, uint32_t n_pes, struct fy_ux_context *x, char *why, size_t why_size)
 {
     struct fy_ux_heard heard;
     ucs_status_t status;
 
     memset(x, 0, sizeof *x);
-    give_signals_back();
     if (!fy_ux_descriptors(FY_UX_FEW)) {
         snprintf(why, why_size, "it needs %d more file descriptors; raise ulimit -n", FY_UX_FEW);
         return FERRY_ERR_DEVICE;
@@ -156,13 +150,12 @@ int fy_ux_context_open(const struct fy_ux_options *o, uint32_t n_pes, struct fy_
     fy_ux_listen(&heard);
     status = initialise(o, n_pes, x);
     fy_ux_listened();
-    snprintf(why, why_size, "%s", heard.text);
+    tell_reason(&heard, status, why, why_size);
     if (status == UCS_OK) {
         read_transports(x);
         return FERRY_OK;
     }
     x->ucp = NULL;
-    snprintf(why, why_size, "%s", fy_ux_reason(&heard, status));
     return status == UCS_ERR_NO_DEVICE ? FERRY_ERR_CONFIG : FERRY_ERR_DEVICE;
 }
 

@@ -18,12 +18,12 @@ static int probe(const struct ferry_core *core, struct ferry_probe *out)
         return rc;
     rc = fy_ux_context_open(&o, 0, &x, why, sizeof why);
     if (rc) {
-        snprintf(out->detail, sizeof out->detail, "UCX %s (UCX_TLS=%.60s): %.150s", ucp_get_version_string(), x.asked, why);
+        snprintf(out->detail, sizeof out->detail, "UCX_TLS=%.40s, UCX %s: %.180s", x.asked, ucp_get_version_string(), why);
         return rc;
     }
     out->devices = 1;
     out->score = x.other ? 40 : x.net ? 6 : 4; /* of shared memory alone, loopback makes more */
-    snprintf(out->detail, sizeof out->detail, "UCX %s with %s", ucp_get_version_string(), x.tls);
+    snprintf(out->detail, sizeof out->detail, "UCX %s with %.200s", ucp_get_version_string(), x.lanes);
     fy_ux_context_close(&x);
     return FERRY_OK;
 }
@@ -98,8 +98,12 @@ static int open_parts(struct ferry_transport *t)
         rc = fy_ux_worker_make(t, "mapping", &t->setup);
     if (!rc)
         rc = fy_ux_try_memory(t);
+    if (!rc)
+        rc = make_service(t);
+    if (t->address_size > fy_ux_address_room())
+        t->maps = 0; /* peers' addresses do not come with their endpoints, so nothing can be mapped before it is wired */
     t->at_once = !x->net && !x->other && (t->maps || !x->shm);
-    return rc ? rc : make_service(t);
+    return rc;
 }
 
 static int open_transport(const struct ferry_core *core, const struct ferry_open *how, struct ferry_transport **out)
@@ -120,7 +124,7 @@ static int open_transport(const struct ferry_core *core, const struct ferry_open
         close_transport(t);
         return rc;
     }
-    core->log(core, FERRY_LOG_INFO, "ucx: UCX %s with %s; memory is %s; %s", ucp_get_version_string(), t->context.tls,
+    core->log(core, FERRY_LOG_INFO, "UCX %s with %s; memory is %s; %s", ucp_get_version_string(), t->context.lanes,
               t->allocates ? "allocated by UCX" : "registered", t->at_once ? "nobody has to make progress" : "a thread makes progress");
     *out = t;
     return FERRY_OK;
@@ -140,6 +144,8 @@ static void fill_caps(const struct ferry_transport *t, struct ferry_caps *caps)
                            FERRY_AMO_BIT(FERRY_AMO_XOR);
     const uint32_t fetching = ((1u << FERRY_AMO_KINDS) - 1u - FERRY_AMO_BIT(FERRY_AMO_SET)) << 16;
 
+    const uint32_t bitwise = FERRY_AMO_FETCH_BIT(FERRY_AMO_AND) | FERRY_AMO_FETCH_BIT(FERRY_AMO_OR) | FERRY_AMO_FETCH_BIT(FERRY_AMO_XOR);
+
     *caps = (struct ferry_caps){.flags = FERRY_CAP_GET | FERRY_CAP_QUIET_PEER,
                                 .order = order(t),
                                 .domain = t->options.device && t->context.other ? FERRY_DOMAIN_NIC : FERRY_DOMAIN_CPU,
@@ -148,6 +154,10 @@ static void fill_caps(const struct ferry_transport *t, struct ferry_caps *caps)
                                 .copy_max = t->at_once ? SIZE_MAX : FY_UX_COPY,
                                 .inline_max = t->at_once ? 64 : FY_UX_COPY,
                                 .message_max = SIZE_MAX / 2};
+    if (t->allocates && !t->maps) { /* see update_here in post.c: there is no address to do it at */
+        caps->amo32 &= ~bitwise;
+        caps->amo64 &= ~bitwise;
+    }
     if (!t->context.other)
         caps->flags |= FERRY_CAP_UNREGISTERED_LOCAL;
     if (t->allocates)
@@ -208,4 +218,5 @@ const struct ferry_plugin ferry_plugin_v1 = {
     .ops = &ops,
     .probe = probe,
     .open = open_transport,
+    .report = fy_ux_report,
 };

@@ -39,6 +39,7 @@ struct fy_ux_options {
 struct fy_ux_context {
     ucp_context_h ucp;
     char tls[FY_UX_TLS];   /* names of transports in use, separated by commas */
+    char lanes[256];       /* the same with their devices, as tcp/lo */
     char asked[FY_UX_TLS]; /* UCX_TLS, from the environment or UCX's file */
     int shm, net, other, self; /* kinds of transports: shared memory; TCP; NICs and what is not known; own process */
     int protos;            /* protocols of the second generation: an operation may take several lanes */
@@ -49,6 +50,7 @@ struct fy_ux_peer {
     ucp_ep_h ep; /* NULL: not connected */
     struct fy_ux_channel *channel;
     uint32_t pe;
+    char *endpoint;     /* of the peer, while the rest of its address is asked for; NULL: it is not */
     int loops;          /* the lane to the own process: what is posted is done */
     _Atomic int status; /* enum ferry_status of the first failure */
     _Atomic int ucs;    /* UCX's status of it, 0: none */
@@ -181,6 +183,8 @@ int fy_ux_close_channel(struct ferry_transport *t, uint32_t channel);
 void fy_ux_channels_close(struct ferry_transport *t);
 
 /* connect.c: setup thread; SERVE: control thread */
+/* Bytes of an address that an endpoint has room for. */
+size_t fy_ux_address_room(void);
 int fy_ux_export_endpoint(struct ferry_transport *t, void *blob, size_t *size);
 int fy_ux_reach(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size, char *why, size_t why_size);
 int fy_ux_connect(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_connect *io);
@@ -218,7 +222,14 @@ int fy_ux_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer
 /* UCX's reason: what it logged, else the words of its status. */
 const char *fy_ux_reason(const struct fy_ux_heard *heard, ucs_status_t ucs);
 
-/* names.c: setup thread. Is `name` an item of a comma list? The nearest item, or empty. */
+/* report.c: setup thread */
+int fy_ux_report(const struct ferry_core *core, const struct ferry_report *ask);
+/* Which lanes UCX chose: "posix/memory, tcp/lo". */
+void fy_ux_lanes(ucp_ep_h ep, char *out, size_t size);
+
+/* names.c: setup thread. Is `name` an item of a comma list? */
 int fy_ux_listed(const char *list, const char *name, size_t length);
+/* Which name UCX has that is near the one that it complains of: 1, and *meant. */
+int fy_ux_meant(const char *message, char *meant, size_t size);
 
 #endif
