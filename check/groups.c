@@ -4,6 +4,7 @@
 
 /* clang-format off: one a line */
 const struct rule_group fy_rule_groups[] = {
+    {"load", fy_rules_load, LEVEL_LOAD, "the-plugin"},
     {"completion", fy_rules_completion, LEVEL_ORDER, "quiet"},
     {"data", fy_rules_data, LEVEL_DATA, "what-a-return-means"},
     {"atomics", fy_rules_atomics, LEVEL_ORDER, "atomics"},

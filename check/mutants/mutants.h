@@ -45,6 +45,8 @@ enum mutant_kind {
     LEAK_BY_CHANNEL,
     THREAD_LEFT,
     SECOND_OPEN_CRASHES,
+    CLAIM_UNKNOWN,
+    GARBAGE_ACCEPTED,
     MUTANTS
 };
 
@@ -95,6 +97,8 @@ static const struct mutant mutants[MUTANTS] = {
     [LEAK_BY_CHANNEL] = {"leak-by-channel", "R33.1", "each channel leaves a descriptor"},
     [THREAD_LEFT] = {"thread-left", "R55.1", "each instance leaves a thread"},
     [SECOND_OPEN_CRASHES] = {"second-open-crashes", "R55.1", "an instance after another one crashes"},
+    [CLAIM_UNKNOWN] = {"claim-unknown", "R58.2", "claims what no core knows"},
+    [GARBAGE_ACCEPTED] = {"garbage-accepted", "R58.4", "takes any bytes for a key"},
 };
 /* clang-format on */
 

@@ -131,8 +131,16 @@ static int mutant_register(struct ferry_transport *t, const struct ferry_memory 
 static int mutant_import(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size,
                          struct ferry_rkey **key)
 {
-    if (t->broken != STALE_KEY || !t->stale)
-        return hook_import_key(t, peer, blob, size, key);
+    static char anything; /* no key at all */
+    int rc;
+
+    if (t->broken != STALE_KEY || !t->stale) {
+        rc = hook_import_key(t, peer, blob, size, key);
+        if (rc >= 0 || t->broken != GARBAGE_ACCEPTED)
+            return rc;
+        *key = (struct ferry_rkey *)(void *)&anything;
+        return FERRY_OK;
+    }
     *key = t->stale;
     t->stale = NULL;
     return FERRY_OK;
@@ -168,6 +176,8 @@ static int mutant_query(struct ferry_transport *t, uint32_t memory_kind, struct 
     if (t->broken == LENGTH_16_BITS || t->broken == LENGTH_32_BITS || t->broken == GET_TOO_SHORT ||
         native_signals(t->broken))
         caps->message_max = SIZE_MAX;
+    if (t->broken == CLAIM_UNKNOWN)
+        caps->flags |= 1u << 31;
     caps->queue_depth = MUTANT_QUEUE;
     return rc;
 }
