@@ -43,7 +43,9 @@ int fy_lf_endpoint_open(struct fy_lf_channel *c, struct fi_info *info, struct fi
         return lacks(t, c, "fi_endpoint", rc);
     if ((rc = fi_av_open(t->domain, &attr, av, NULL)))
         return lacks(t, c, "fi_av_open", rc);
-    if ((rc = fi_ep_bind(*ep, &c->cq->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION)))
+    if ((rc = fi_ep_bind(*ep, &c->cq->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION)))
+        return lacks(t, c, "fi_ep_bind", rc);
+    if ((rc = fi_ep_bind(*ep, &c->cq->fid, FI_RECV))) /* data of peers' puts are told without being asked for */
         return lacks(t, c, "fi_ep_bind", rc);
     if ((rc = fi_ep_bind(*ep, &(*av)->fid, 0)))
         return lacks(t, c, "fi_ep_bind", rc);

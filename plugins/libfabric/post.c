@@ -208,21 +208,30 @@ static int put(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct ferry
     int told = !covering(c), copied = op->length <= (c->inject ? c->inject : FY_LF_STASH);
     uint64_t flags = flags_of(c, p, op, told), data = 0;
     struct fy_lf_slot *s = next_slot(p, FERRY_OP_PUT, FY_LF_COVERS_NOTHING, told);
+    uint64_t at = op->key->base + op->offset, key = op->key->key;
     const void *from = op->local;
+    size_t length = op->length;
     void *desc = desc_of(op);
     ssize_t rc;
 
+    if (!length) { /* data alone: shm chokes on a write of nothing */
+        from = s->value;
+        length = sizeof s->value[0];
+        desc = p->desc;
+        at = p->scratch;
+        key = p->scratch_key;
+    }
     if (op->flags & FERRY_OP_DATA) {
         flags |= FI_REMOTE_CQ_DATA;
         data = (uint64_t)c->t->my_pe << 32 | op->remote_data;
     }
     if (copied && p->stash) {
-        from = memcpy(p->stash + (p->posted & p->mask) * FY_LF_STASH, from, op->length);
+        from = memcpy(p->stash + (p->posted & p->mask) * FY_LF_STASH, from, length);
         desc = p->desc;
     } else if (copied) {
         flags |= FI_INJECT;
     }
-    rc = post_write(p, s, from, op->length, desc, op->key->base + op->offset, op->key->key, data, flags);
+    rc = post_write(p, s, from, length, desc, at, key, data, flags);
     if (unlikely(rc))
         return fy_lf_post_failed(p, rc, "fi_writemsg");
     taken(c, p, s);
