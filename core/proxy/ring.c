@@ -45,7 +45,8 @@ static struct ferry_ring *allocate(unsigned slot_bits)
     struct ferry_ring *ring = calloc(1, sizeof(*ring));
     if (!ring)
         return NULL;
-    ring->memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    /* whole pages: programs have them registered with a GPU */
+    ring->memory = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
     if (!ring->memory) {
         free(ring);
         return NULL;

@@ -6,6 +6,7 @@
 
 #include "../order/direct.h"
 #include "../order/post.h"
+#include "../order/quick.h"
 
 static void *pointer(uint64_t address)
 {
@@ -149,6 +150,35 @@ static enum fy_taken take_put(struct ferry_ring *ring, const struct ferry_comman
     fy_count(&ctx->counters.puts, 1);
     fy_count(&ctx->counters.bytes_put, c->length);
     return FY_TAKEN;
+}
+
+/* The short way of a put: the flow is in order and its books say already what follows (fy_quick_flow), the source needs neither
+ * copy nor registration. False: nothing was done. */
+static inline __attribute__((always_inline)) bool quick_put(struct ferry_ring *ring, const struct ferry_command *c)
+{
+    struct ferry_ctx *ctx = ring->ctx;
+    struct fy_flow *flow = &ctx->flows[c->pe];
+    const struct fy_lane *lane = flow->lane;
+    uint64_t at;
+    const struct fy_target *target = fy_quick_target(ctx, pointer(c->remote), c->pe, &at);
+    if (fy_unlikely(flow->epoch != ctx->epoch || ctx->limited || ctx->direct))
+        return false;
+    if (fy_unlikely((flow->did & lane->quick_put) != FY_DID(FY_DID_PUT) || c->length - 1 >= lane->simple_max ||
+                    at + c->length > target->length || !c->local || ring->n == FY_BATCH || (ring->n && ring->lane != lane)))
+        return false;
+    struct ferry_op *op = &ring->ops[ring->n++];
+    ring->lane = lane;
+    op->kind = FERRY_OP_PUT;
+    op->flags = c->length <= lane->small_max ? FERRY_OP_COPY : 0;
+    op->peer = c->pe;
+    op->local = pointer(c->local);
+    op->region = NULL;
+    op->key = target->key;
+    op->offset = at;
+    op->length = c->length;
+    fy_count(&ctx->counters.puts, 1);
+    fy_count(&ctx->counters.bytes_put, c->length);
+    return true;
 }
 
 static enum fy_taken take_get(struct ferry_ring *ring, const struct ferry_command *c)
@@ -350,6 +380,10 @@ enum fy_taken fy_ring_take(struct ferry_ring *ring)
 {
     struct ferry_command *c = &ring->command;
     struct fy_world *world = ring->ctx->world;
+    bool alarmed = atomic_load_explicit(&world->aborted, memory_order_relaxed) ||
+                   atomic_load_explicit(&world->deaths, memory_order_relaxed);
+    if (fy_likely(c->kind == FERRY_COMMAND_PUT && c->pe < world->n_pes && !alarmed) && fy_likely(quick_put(ring, c)))
+        return FY_TAKEN;
     if (c->kind == FERRY_COMMAND_NOP || c->kind == FERRY_COMMAND_QUIET)
         return FY_TAKEN;
     if (c->kind == FERRY_COMMAND_FENCE)
@@ -358,8 +392,7 @@ enum fy_taken fy_ring_take(struct ferry_ring *ring)
         return take_bad(ring, c);
     if (fy_unlikely(c->pe >= world->n_pes))
         return refuse(ring, c, FERRY_ERR_ARG, "there is no such pe");
-    if (fy_unlikely(atomic_load_explicit(&world->aborted, memory_order_relaxed) ||
-                    atomic_load_explicit(&world->deaths, memory_order_relaxed))) {
+    if (fy_unlikely(alarmed)) {
         int rc = fy_world_check(world, (int)c->pe, "a command of a ring");
         if (rc != FERRY_OK) {
             fy_ring_failed_here(ring, c, rc);

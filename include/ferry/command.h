@@ -288,6 +288,10 @@ FERRY_RING_FN int ferry_ring_decode(const uint64_t *words, uint64_t base, struct
     c->amo = c->width = 0;
     c->pe = (uint32_t)ferry_ring_bits(words[0], 8, 24);
     c->remote = c->local = c->length = c->signal = c->value = c->compare = 0;
+    if (slots == 1 && c->kind >= FERRY_COMMAND_PUT && c->kind <= FERRY_COMMAND_SIGNAL_ADD_WEAK) { /* most are */
+        ferry_ring_decode_near(words, base, c);
+        return FERRY_OK;
+    }
     if (!ferry_ring_shape(c->kind, (unsigned)ferry_ring_bits(words[0], 32, 4), slots))
         return FERRY_ERR_ABI;
     if (c->kind == FERRY_COMMAND_AMO) {
