@@ -62,6 +62,7 @@ int fy_ux_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op
 }
 
 static const uint8_t codes[FERRY_AMO_KINDS] = {
+    [FERRY_AMO_SET] = UCP_ATOMIC_OP_SWAP, /* that fetches */
     [FERRY_AMO_ADD] = UCP_ATOMIC_OP_ADD,     [FERRY_AMO_AND] = UCP_ATOMIC_OP_AND,
     [FERRY_AMO_OR] = UCP_ATOMIC_OP_OR,       [FERRY_AMO_XOR] = UCP_ATOMIC_OP_XOR,
     [FERRY_AMO_SWAP] = UCP_ATOMIC_OP_SWAP,   [FERRY_AMO_CSWAP] = UCP_ATOMIC_OP_CSWAP,
@@ -111,6 +112,20 @@ static inline int bitwise(unsigned kind)
     return kind == FERRY_AMO_AND || kind == FERRY_AMO_OR || kind == FERRY_AMO_XOR;
 }
 
+/* UCX has no atomic that only stores; a put of a word is seen whole. */
+static __attribute__((noinline)) int set(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
+{
+    union word value = word(op->width == 8, op->operand);
+    struct ferry_op put = *op;
+
+    put.kind = FERRY_OP_PUT;
+    put.flags = FERRY_OP_COPY;
+    put.local = &value;
+    put.region = NULL;
+    put.length = op->width;
+    return fy_ux_rma(t, channel, &put);
+}
+
 int fy_ux_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
 {
     struct fy_ux_channel *c = t->channels[channel];
@@ -124,6 +139,8 @@ int fy_ux_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
     ucs_status_ptr_t answer;
     int far_away = !rkey, rc;
 
+    if (unlikely(op->amo == FERRY_AMO_SET && !fetch))
+        return set(t, channel, op);
     if (unlikely(far_away)) {
         rc = fy_ux_far_ready(c, op, &rkey);
         if (rc)

@@ -102,6 +102,8 @@ static int open_parts(struct ferry_transport *t)
         rc = make_service(t);
     if (t->address_size > fy_ux_address_room())
         t->maps = 0; /* peers' addresses do not come with their endpoints, so nothing can be mapped before it is wired */
+    if (x->self && !x->shm && !x->net && !x->other)
+        t->maps = 1; /* the one PE that is reached is this one */
     t->at_once = !x->net && !x->other && (t->maps || !x->shm);
     return rc;
 }
@@ -140,9 +142,9 @@ static uint32_t order(const struct ferry_transport *t)
 
 static void fill_caps(const struct ferry_transport *t, struct ferry_caps *caps)
 {
-    const uint32_t plain = FERRY_AMO_BIT(FERRY_AMO_ADD) | FERRY_AMO_BIT(FERRY_AMO_AND) | FERRY_AMO_BIT(FERRY_AMO_OR) |
+    const uint32_t plain = FERRY_AMO_BIT(FERRY_AMO_SET) | FERRY_AMO_BIT(FERRY_AMO_ADD) | FERRY_AMO_BIT(FERRY_AMO_AND) | FERRY_AMO_BIT(FERRY_AMO_OR) |
                            FERRY_AMO_BIT(FERRY_AMO_XOR);
-    const uint32_t fetching = ((1u << FERRY_AMO_KINDS) - 1u - FERRY_AMO_BIT(FERRY_AMO_SET)) << 16;
+    const uint32_t fetching = ((1u << FERRY_AMO_KINDS) - 1u) << 16;
 
     const uint32_t bitwise = FERRY_AMO_FETCH_BIT(FERRY_AMO_AND) | FERRY_AMO_FETCH_BIT(FERRY_AMO_OR) | FERRY_AMO_FETCH_BIT(FERRY_AMO_XOR);
 

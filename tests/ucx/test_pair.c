@@ -86,6 +86,7 @@ static uint64_t model(unsigned kind, uint64_t was, uint64_t operand, uint64_t co
     case FERRY_AMO_AND: return was & operand;
     case FERRY_AMO_OR: return was | operand;
     case FERRY_AMO_XOR: return was ^ operand;
+    case FERRY_AMO_SET:
     case FERRY_AMO_SWAP: return operand;
     case FERRY_AMO_CSWAP: return was == compare ? operand : was;
     default: return was;
