@@ -4,18 +4,30 @@
 #include "job.h"
 
 #include <string.h>
+#include <time.h>
+
+#define NAP_NS 50000
 
 static void *service_main(void *arg)
 {
     struct ferry_job *job = arg;
-    struct fy_backoff backoff = fy_wait_start(&job->world);
+    /* It never spins: on a core that it shares with a thread that looks for what it is to bring, that would be for nothing. */
+    struct fy_backoff backoff = {FY_SPIN};
+    uint64_t seen = 0;
     while (!atomic_load(&job->service_stop)) {
+        /* A thread that waits serves itself. On one core this one would be stopped in the middle, as a rule with the transport
+         * in its hands, and the other would turn round idly until its time is up. */
+        uint64_t attended = atomic_load_explicit(&job->world.attended, memory_order_relaxed);
+        if (attended != seen) {
+            seen = attended;
+            nanosleep(&(struct timespec){0, NAP_NS}, NULL);
+            continue;
+        }
         bool moved = fy_world_serve(&job->world);
         moved |= fy_world_progress(&job->world);
         if (moved)
-            backoff = fy_wait_start(&job->world);
-        else
-            fy_backoff(&backoff);
+            backoff.rounds = FY_SPIN;
+        fy_backoff(&backoff);
     }
     return NULL;
 }

@@ -101,6 +101,7 @@ struct fy_world {
     _Atomic uint32_t pointers_out; /* 1 once ferry_ptr gave a peer's address away */
 
     uint64_t applied;              /* of fence.h, for the thread sanitizer */
+    _Atomic uint64_t attended;     /* grows while threads that wait make progress for the target side themselves */
     pthread_mutex_t serving;       /* who makes progress for the target side; only tried */
     pthread_mutex_t lock;          /* guards channels[] */
     pthread_mutex_t setup;         /* one setup call at a time into a transport; taken after no other lock */

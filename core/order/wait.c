@@ -12,8 +12,11 @@ int fy_wait_turn(const struct fy_waiter *waiter, struct fy_backoff *backoff)
     struct fy_world *world = waiter->world;
     if (world->locked && fy_world_progress(world))
         *backoff = fy_wait_start(world);
-    if (world->serves && fy_world_serve(world))
-        *backoff = fy_wait_start(world);
+    if (world->serves) {
+        atomic_fetch_add_explicit(&world->attended, 1, memory_order_relaxed);
+        if (fy_world_serve(world))
+            *backoff = fy_wait_start(world);
+    }
     if (!fy_backoff(backoff))
         return FERRY_OK;
     int rc = fy_world_check(world, waiter->check, waiter->doing);
