@@ -58,16 +58,16 @@ def free_port():
         return s.getsockname()[1]
 
 
-def ucx_one(test, more, iterations):
+def ucx_one(test, more, iterations, size=8, tls="posix,cma,self"):
     """ns per operation. Client and server are told to stay on one core each."""
     port = str(free_port())
     cores = sorted(os.sched_getaffinity(0))
-    env = {"UCX_TLS": "posix,cma,self"}
+    env = {"UCX_TLS": tls}
     server = subprocess.Popen(["ucx_perftest", "-c", str(cores[-1]), "-p", port], stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL, env=os.environ | env)
     try:
         for _ in range(100):  # the server says nothing when it is ready
-            out, err, status = lib.run(["ucx_perftest", "127.0.0.1", "-c", cores[0], "-p", port, "-t", test, "-s", "8",
+            out, err, status = lib.run(["ucx_perftest", "127.0.0.1", "-c", cores[0], "-p", port, "-t", test, "-s", size,
                                         "-n", iterations, *more], 60, **env)
             if status == 0 and "Final:" in out:
                 break
