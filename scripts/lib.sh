@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What scripts/demo and scripts/test share: packages and the build. Sourced, not run.
 
-packages="build-essential meson ninja-build pkg-config libcmocka-dev libsodium-dev libjansson-dev libibverbs-dev libhwloc-dev libfabric-dev libucx-dev python3 valgrind binutils groff-base iproute2 nftables spin"
+packages="build-essential meson ninja-build pkg-config libcmocka-dev libsodium-dev libjansson-dev libibverbs-dev libhwloc-dev libfabric-dev libucx-dev python3 valgrind binutils groff-base iproute2 nftables spin abigail-tools"
 
 # The packages of the list that are not installed.
 missing_packages() {
