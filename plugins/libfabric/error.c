@@ -68,6 +68,7 @@ static const struct meaning {
     {FI_ECONNREFUSED, FERRY_ERR_PEER, "the peer is dead, or a firewall lies between"},
     {FI_ECONNRESET, FERRY_ERR_PEER, "the peer is dead, or the connection was cut"},
     {FI_ECONNABORTED, FERRY_ERR_PEER, "the peer is dead, or the connection was cut"},
+    {FI_ECANCELED, FERRY_ERR_PEER, "the peer is dead, or the connection was cut"}, /* what was queued behind what failed */
     {FI_ENOTCONN, FERRY_ERR_PEER, "the peer is dead, or the connection was cut"},
     {FI_ESHUTDOWN, FERRY_ERR_PEER, "the peer is dead, or has closed its job"},
     {EPIPE, FERRY_ERR_PEER, "the peer is dead, or has closed its job"},

@@ -273,5 +273,5 @@ def until(condition, seconds, what):
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
-            raise Failed("not within %g s: %s" % (seconds, what))
+            raise Failed("not within %g s: %s" % (seconds, what() if callable(what) else what))
         time.sleep(0.01)
