@@ -25,12 +25,17 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
-/* "R10.2" asks for one rule, "R10" for all of the item. */
+/* "R10.2" asks for one rule, "R10" for all of the item, "R10,R11.1" for those of both. */
 static bool asked(const char *wish, const char *id)
 {
-    size_t n = strlen(wish);
+    for (const char *at = wish; *at; at += *at == ',') {
+        size_t n = strcspn(at, ",");
 
-    return strncmp(wish, id, n) == 0 && (id[n] == '\0' || id[n] == '.');
+        if (n > 0 && strncmp(at, id, n) == 0 && (id[n] == '\0' || id[n] == '.'))
+            return true;
+        at += n;
+    }
+    return false;
 }
 
 static void name_entry(struct entry *entry)

@@ -32,7 +32,7 @@ static const struct argp_option rows[] = {
     {"processes", KEY_PROCESSES, NULL, 0, "PEs are processes, for the rules that allow it; else they are threads", 0},
     {"channels", KEY_CHANNELS, "N", 0, "Most contexts that exist at once in a PE: FERRY_CHANNELS", 0},
     {"level", 'l', "LEVEL", 0, "Only this level, as L2, or these, as L0..L3 (L0..L5)", 0},
-    {"rule", KEY_RULE, "ID", 0, "Only this rule (R10.2), or all of one item (R10)", 0},
+    {"rule", KEY_RULE, "ID[,ID]", 0, "Only these rules (R10.2), or all of one item (R10)", 0},
     {"seed", 's', "SEED", 0, "First seed of the adversary (1)", 0},
     {"seeds", KEY_SEEDS, "N", 0, "How many seeds the adversary plays, one after another (3)", 0},
     {"seconds", KEY_SECONDS, "T", 0, "No rule begins after this time; what is left is named", 0},

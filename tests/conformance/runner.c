@@ -19,7 +19,7 @@ static const struct argp_option options[] = {
     {"pes", 'n', "N", 0, "number of PEs (4)", 0},
     {"processes", KEY_PROCESSES, NULL, 0, "PEs are processes, for the rules that allow it", 0},
     {"group", 'g', "GROUP[,GROUP]", 0, "only these groups of rules", 0},
-    {"rule", KEY_RULE, "ID", 0, "only this rule (R10.2), or all of one item (R10)", 0},
+    {"rule", KEY_RULE, "ID[,ID]", 0, "only these rules (R10.2), or all of one item (R10)", 0},
     {"list", KEY_LIST, NULL, 0, "list the rules and end", 0},
     {"long", KEY_LONG, NULL, 0, "full counts; otherwise TEST_SCALE percent of them, 10 if it is not set", 0},
     {"seed", 's', "SEED", 0, "seed of the chaos hook", 0},
