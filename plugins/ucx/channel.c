@@ -37,7 +37,7 @@ static void prepare_params(struct fy_ux_channel *c)
         c->reply[wide].op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER |
                                       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
         c->reply[wide].datatype = c->no_reply[wide].datatype;
-        c->reply[wide].cb.send = fy_ux_far_done;
+        c->reply[wide].cb.send = fy_ux_far_replied;
     }
     c->with_memh.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
 }
@@ -74,14 +74,18 @@ static void drop(struct fy_ux_channel *c)
 {
     struct fy_ux_heard heard;
 
-    if (c->worker) {
-        fy_ux_keys_leave(c);
+    if (c->worker)
+        fy_ux_keys_leave(c, !c->awaited);
+    if (c->worker && !c->awaited) {
         fy_ux_listen(&heard); /* of what is still out: it is given up, and that is meant */
         ucp_worker_destroy(c->worker);
         fy_ux_listened();
     }
     for (uint32_t i = 0; c->peers && i < c->t->n_pes; i++)
         free(c->peers[i].endpoint);
+    /* UCX 1.13 ends the process when a worker goes that waits for a peer's answer, and has no way to give one up: it
+     * stays, for nobody, and its context with it. */
+    c->t->abandoned |= c->awaited != 0;
     free(c->slots);
     free(c->peers);
     free(c);

@@ -43,6 +43,12 @@ void fy_ux_far_done(void *request, ucs_status_t status, void *peer)
     ucp_request_free(request);
 }
 
+void fy_ux_far_replied(void *request, ucs_status_t status, void *peer)
+{
+    ((struct fy_ux_peer *)peer)->channel->awaited--;
+    fy_ux_far_done(request, status, peer);
+}
+
 /* ------------------------------------------------------------------ copied sources */
 
 static void slot_free(struct fy_ux_slot *s)
@@ -85,16 +91,20 @@ static int move(struct fy_ux_channel *c, struct fy_ux_peer *p, const struct ferr
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA};
     uint64_t at = op->key->address + op->offset;
+    ucs_status_ptr_t answer;
 
-    (void)c;
     param.cb.send = fy_ux_far_done;
     param.user_data = p;
     if (op->region) {
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
         param.memh = op->region->memh;
     }
-    if (op->kind == FERRY_OP_GET)
-        return fy_ux_far_answer(p, ucp_get_nbx(p->ep, op->local, op->length, at, rkey, &param));
+    if (op->kind == FERRY_OP_GET) {
+        param.cb.send = fy_ux_far_replied;
+        answer = ucp_get_nbx(p->ep, op->local, op->length, at, rkey, &param);
+        c->awaited += UCS_PTR_IS_PTR(answer);
+        return fy_ux_far_answer(p, answer);
+    }
     return fy_ux_far_answer(p, ucp_put_nbx(p->ep, op->local, op->length, at, rkey, &param));
 }
 

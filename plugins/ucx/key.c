@@ -174,14 +174,15 @@ int fy_ux_release_key(struct ferry_transport *t, struct ferry_rkey *key)
     return FERRY_OK;
 }
 
-void fy_ux_keys_leave(struct fy_ux_channel *c)
+void fy_ux_keys_leave(struct fy_ux_channel *c, int destroy)
 {
     for (struct ferry_rkey *key = c->t->keys; key; key = key->next) {
         ucp_rkey_h rkey = take(key, c->id);
-        if (rkey)
+        if (rkey && destroy)
             ucp_rkey_destroy(rkey);
     }
-    fy_ux_key_sweep(c);
+    if (destroy)
+        fy_ux_key_sweep(c);
 }
 
 void fy_ux_keys_close(struct ferry_transport *t)

@@ -158,5 +158,6 @@ int fy_ux_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
     answer = ucp_atomic_op_nbx(p->ep, (ucp_atomic_op_t)codes[op->amo], &operand, 1, key->address + op->offset, rkey, param);
     if (likely(!answer && !far_away))
         return FERRY_DONE;
+    c->awaited += fetch && UCS_PTR_IS_PTR(answer);
     return fy_ux_far_answer(p, answer);
 }

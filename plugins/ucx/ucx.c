@@ -41,7 +41,8 @@ static int close_transport(struct ferry_transport *t)
         ucp_worker_destroy(t->setup);
     fy_ux_memory_close(t);
     fy_ux_connect_close(t);
-    fy_ux_context_close(&t->context);
+    if (!t->abandoned)
+        fy_ux_context_close(&t->context);
     pthread_mutex_destroy(&t->lock);
     free(t);
     return FERRY_OK;

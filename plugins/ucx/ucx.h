@@ -85,6 +85,7 @@ struct fy_ux_channel {
     uint32_t id;
     uint64_t posted, flushed; /* operations that a flush has to cover; those that one has covered */
     uint64_t tickets;         /* drawn */
+    uint64_t awaited;         /* gets and atomics with a result under way */
     uint64_t own;             /* ticket of a flush of our own, for the window; 0: none */
     struct fy_ux_slot *slots, *free; /* the first: all of them; NULL: nothing is copied here */
     _Atomic int status; /* of the first peer that failed; any thread */
@@ -121,6 +122,7 @@ struct ferry_transport {
     uint32_t my_pe, n_pes, max_channels;
     struct fy_ux_options options;
     struct fy_ux_context context;
+    int abandoned; /* a worker stays, and so its context has to */
     int allocates; /* remote memory comes from UCX */
     int maps;      /* keys of memory on this host have addresses here */
     int at_once;   /* all lanes do all at once: nobody has to make progress */
@@ -173,7 +175,7 @@ int fy_ux_release_key(struct ferry_transport *t, struct ferry_rkey *key);
 int fy_ux_map_key(struct ferry_transport *t, const struct ferry_rkey *key, void **address);
 int fy_ux_key_unpack(struct fy_ux_channel *c, struct ferry_rkey *key);
 void fy_ux_key_sweep(struct fy_ux_channel *c);
-void fy_ux_keys_leave(struct fy_ux_channel *c);
+void fy_ux_keys_leave(struct fy_ux_channel *c, int destroy);
 void fy_ux_keys_close(struct ferry_transport *t);
 
 /* channel.c: setup thread */
@@ -204,6 +206,8 @@ int fy_ux_far_ready(struct fy_ux_channel *c, const struct ferry_op *op, ucp_rkey
 /* UCX's answer to a far operation. */
 int fy_ux_far_answer(struct fy_ux_peer *p, ucs_status_ptr_t answer);
 void fy_ux_far_done(void *request, ucs_status_t status, void *peer);
+/* The same for what brings a value. */
+void fy_ux_far_replied(void *request, ucs_status_t status, void *peer);
 
 /* quiet.c: channel thread */
 int fy_ux_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint64_t *ticket);
