@@ -269,10 +269,10 @@ def cut_once(net, over, how, calls):
               stdin=hosts.subprocess.PIPE)
     told = [pe for pe in job.pes if how != "killed" or pe.rank != n - 1]
     try:
-        until(job, lambda: all("running" in pe.said() for pe in job.pes), 60, "the job does not run")
+        until(job.pes, lambda: all("running" in pe.said() for pe in job.pes), 60, "the job does not run")
         event = time.monotonic()
         {"killed": lambda: job.kill(n - 1), "silent": lambda: net.lose(2, 100), "unplugged": lambda: net.unplug(2)}[how]()
-        until(job, lambda: all("cut: pe" in pe.said() for pe in told), 30, "not all calls end")
+        until(told, lambda: all("cut: pe" in pe.said() for pe in told), 30, "not all calls end")
         took = time.monotonic() - event
     finally:
         job.release()
@@ -284,10 +284,10 @@ def cut_once(net, over, how, calls):
     meeting.close()
 
 
-def until(job, condition, seconds, what):
-    """Or until a PE of the job has ended."""
-    hosts.until(lambda: condition() or any(pe.process.poll() is not None for pe in job.pes), seconds,
-                lambda: what + "\n" + "\n".join("--- pe %d\n%s" % (pe.rank, pe.said()) for pe in job.pes))
+def until(pes, condition, seconds, what):
+    """Or until one of them has ended."""
+    hosts.until(lambda: condition() or any(pe.process.poll() is not None for pe in pes), seconds,
+                lambda: what + "\n" + "\n".join("--- pe %d\n%s" % (pe.rank, pe.said()) for pe in pes))
 
 
 # ---------------------------------------------------------------- shared memory within a host, the network between
