@@ -246,7 +246,7 @@ class Job:
     def texts(self):
         return "\n".join("--- pe %d on host %d: status %s\n%s" % (p.rank, p.host, p.status, p.text) for p in self.pes)
 
-    def good(self, seconds=60):
+    def good(self, seconds=120):
         self.wait(seconds)
         if any(pe.status != 0 for pe in self.pes):
             raise Failed("a PE did not end well\n" + self.texts())
