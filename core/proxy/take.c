@@ -382,8 +382,12 @@ enum fy_taken fy_ring_take(struct ferry_ring *ring)
     struct fy_world *world = ring->ctx->world;
     bool alarmed = atomic_load_explicit(&world->aborted, memory_order_relaxed) ||
                    atomic_load_explicit(&world->deaths, memory_order_relaxed);
-    if (fy_likely(c->kind == FERRY_COMMAND_PUT && c->pe < world->n_pes && !alarmed) && fy_likely(quick_put(ring, c)))
-        return FY_TAKEN;
+    if (fy_likely(c->pe < world->n_pes && !alarmed)) {
+        if (c->kind == FERRY_COMMAND_PUT && fy_likely(quick_put(ring, c)))
+            return FY_TAKEN;
+        if (c->kind >= FERRY_COMMAND_SIGNAL_SET && c->kind <= FERRY_COMMAND_SIGNAL_ADD_WEAK)
+            return take_signal(ring, c);
+    }
     if (c->kind == FERRY_COMMAND_NOP || c->kind == FERRY_COMMAND_QUIET)
         return FY_TAKEN;
     if (c->kind == FERRY_COMMAND_FENCE)

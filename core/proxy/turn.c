@@ -111,6 +111,18 @@ static bool post(struct ferry_ring *ring)
     return ring->n == 0;
 }
 
+/* The short commands, which most are; members that their kinds do not use keep what they had. */
+static inline bool decode_short(const uint64_t *words, uint64_t base, struct ferry_command *c)
+{
+    unsigned kind = (unsigned)ferry_ring_bits(words[0], 3, 4);
+    if (fy_unlikely(ferry_ring_slots(words[0]) != 1 || kind - FERRY_COMMAND_PUT > FERRY_COMMAND_SIGNAL_ADD_WEAK - FERRY_COMMAND_PUT))
+        return false;
+    c->kind = (uint8_t)kind;
+    c->flags = (uint8_t)ferry_ring_bits(words[0], 7, 1);
+    ferry_ring_decode_near(words, base, c);
+    return true;
+}
+
 /* Reads the next command, unless one is left. */
 static bool next(struct ferry_ring *ring)
 {
@@ -121,6 +133,10 @@ static bool next(struct ferry_ring *ring)
     if (!slots)
         return false;
     ring->position += slots;
+    if (fy_likely(decode_short(words, ring->handle.base, &ring->command))) {
+        ring->have = true;
+        return true;
+    }
     int rc = ferry_ring_decode(words, ring->handle.base, &ring->command);
     ring->have = true;
     if (fy_likely(rc == FERRY_OK))
