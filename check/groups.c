@@ -14,6 +14,7 @@ const struct rule_group fy_rule_groups[] = {
     {"order", fy_rules_order, LEVEL_ORDER, "order"},
     {"signals", fy_rules_signals, LEVEL_ORDER, "signals"},
     {"wait", fy_rules_wait, LEVEL_ORDER, "waiting"},
+    {"programs", fy_rules_programs, LEVEL_ORDER, "order"},
     {"contexts", fy_rules_contexts, LEVEL_THREADS, "words"},
     {"life", fy_rules_life, LEVEL_FAULTS, "failure"},
     {"death", fy_rules_death, LEVEL_FAULTS, "failure"},

@@ -49,7 +49,7 @@ static void note(struct pe *pe, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof(line), format, args);
     va_end(args);
-    if (before == 0)
+    if (before == 0 && !pe->run->seen[0])
         snprintf(pe->run->seen, sizeof(pe->run->seen), "%.*s", (int)sizeof(pe->run->seen) - 1, line);
     if (before < 10)
         fprintf(stderr, "%s\n", line);

@@ -29,7 +29,7 @@ struct rule {
 extern const struct rule fy_rules_completion[], fy_rules_data[], fy_rules_atomics[], fy_rules_kinds[], fy_rules_sizes[],
     fy_rules_places[];
 extern const struct rule fy_rules_order[], fy_rules_signals[], fy_rules_wait[], fy_rules_contexts[], fy_rules_life[],
-    fy_rules_death[], fy_rules_load[];
+    fy_rules_death[], fy_rules_load[], fy_rules_programs[];
 
 /* What a group of rules is about, from loading the plugin to its speed. */
 enum rule_level {

@@ -51,14 +51,16 @@ void check_print_head(const struct check *check)
     printf("\n");
 }
 
-static void print_log(const struct check *check)
+/* The first lines; all of a program in C. */
+static void print_log(const struct check *check, const struct entry *entry)
 {
-    static char text[4000]; /* too large for a stack frame in comfort; one thread */
+    static char text[60000]; /* too large for a stack frame; one thread */
+    const int most = strcmp(entry->group->name, "programs") == 0 ? 1000 : 12;
     ssize_t n = pread(check->log, text, sizeof(text) - 1, 0);
     char *line = text, *end;
 
     text[n > 0 ? n : 0] = '\0';
-    for (int lines = 0; *line && lines < 12; lines++, line = end + 1) {
+    for (int lines = 0; *line && lines < most; lines++, line = end + 1) {
         end = strchrnul(line, '\n');
         printf("    | %.*s\n", (int)(end - line), line);
         if (!*end)
@@ -80,7 +82,7 @@ static void print_failure(const struct check *check, const struct check_step *st
     printf("  seen:    %s%s%s\n", entry->seen, entry->seen[0] ? "; " : "", entry->reason);
     printf("  allowed: only that %s; docs/semantics.md#%s\n", entry->rule->title, entry->group->anchor);
     printf("  again:   %s\n", again);
-    print_log(check);
+    print_log(check, entry);
 }
 
 void check_print_entry(const struct check *check, const struct check_step *step, const struct entry *entry)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * random_programs: many random programs against the model of allowed states; one of them again; one of them smaller.
  * Main thread. */
-#include "random_batch.h"
+#include "random_shrink.h"
 
 #include <argp.h>
 #include <inttypes.h>
@@ -53,41 +53,20 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static bool still_fails(const struct choice *c, const bool *off, struct random_batch *batch)
-{
-    *batch = (struct random_batch){.first = c->seed, .programs = c->times, .same = true, .off = off, .quiet = true};
-    random_batch_run(batch);
-    return batch->failed;
-}
-
-/* Leaves out one operation after the other; what fails without it, goes on without it. */
 static int shrink(const struct choice *c)
 {
+    struct random_shrunk shrunk = {.seed = c->seed, .times = c->times};
     struct random_batch batch;
-    bool off[RANDOM_OPS] = {false}, next[RANDOM_OPS];
-    int left;
 
-    if (!still_fails(c, off, &batch)) {
+    random_shrink(&shrunk);
+    if (!shrunk.failed) {
         printf("seed %" PRIu64 " was right %d times\n", c->seed, c->times);
         return 1;
     }
-    left = batch.n;
-    for (int i = batch.n - 1; i >= 0; i--) {
-        int dropped = 0;
-        for (int k = 0; k < batch.n; k++) {
-            bool drop = !off[k] && (k == i || (batch.groups[i] && batch.groups[k] == batch.groups[i]));
-            next[k] = off[k] || drop;
-            dropped += drop;
-        }
-        if (!dropped || !still_fails(c, next, &batch))
-            continue;
-        for (int k = 0; k < batch.n; k++)
-            off[k] = next[k];
-        left -= dropped;
-    }
-    printf("%d operations are left\n", left);
-    batch = (struct random_batch){.first = c->seed, .programs = 10 * c->times, .same = true, .off = off};
+    printf("%d operations are left\n", shrunk.left);
+    batch = (struct random_batch){.first = c->seed, .programs = 10 * c->times, .same = true, .off = shrunk.off};
     random_batch_run(&batch);
+    random_print_c(&shrunk, stdout);
     return 0;
 }
 
