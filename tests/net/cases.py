@@ -204,7 +204,16 @@ def jobs(over):
         for rank in range(3):
             says(job, rank, *["path %d %d %s " % (rank, peer, over) for peer in range(3)], "shared team 1")
         moe_verified(Job(net, meeting, moe(), 3, env=env).good())
+        if over == "ucx":
+            by_itself(net, meeting)
         meeting.close()
+
+
+def by_itself(net, meeting):
+    """With nothing said: memory within a host, the network between, as with a list."""
+    job = Job(net, meeting, [program("paths"), "far", "1"], 6).good()
+    says(job, 0, "path 0 1 loopback loopback loopback mapped near")
+    expect(re.search("path 0 2 (ucx|libfabric) .* apart far", job.pes[0].text) is not None, "another way was taken", job)
 
 
 # What the network has a part in: completion, order, signals, atomics, a target that computes, floods; by number of hosts. All rules

@@ -19,7 +19,7 @@ for page in README.md CONTRIBUTING.md docs/*.md plugins/*/README.md plugins/*/*/
         esac
         [ -e "$(dirname "$page")/$link" ] || complain "$page: links to $link, which is not there"
     done
-    for name in $(grep -o 'FERRY_\(IBRC\|LOOPBACK\|CHAOS\|COUNT\)_[A-Z0-9_]*[A-Z0-9]' "$page" | sort -u); do
+    for name in $(grep -o 'FERRY_\(IBRC\|LIBFABRIC\|LOOPBACK\|UCX\|CHAOS\|COUNT\)_[A-Z0-9_]*[A-Z0-9]' "$page" | sort -u); do
         grep -q "$name\b" docs/configuration.md || complain "$page: there is no variable $name"
     done
 done
