@@ -331,6 +331,7 @@ static void test_close_with_operations(void **state)
         for (int k = 0; k < 40; k++) {
             struct ferry_op put = put_op(&p, 0, PLACE, k % 2 ? 8 : 65536), get = put, add = amo_op(&p, PLACE, FERRY_AMO_ADD, 8, 1);
             get.kind = FERRY_OP_GET;
+            get.local = p.pe[0].memory + PLACE;
             add.flags = FERRY_OP_FETCH;
             add.local = p.pe[0].memory + 128;
             add.region = p.pe[0].region;
