@@ -149,6 +149,12 @@ static int mapped(const struct fy_ib_scan *s, uint32_t local, struct fy_ib_choic
         int rc = find_port(s, name, port, &out->ports[out->n], why, why_size);
         if (rc)
             return rc;
+        for (uint32_t i = 0; i < out->n; i++)
+            if (out->ports[i] == out->ports[out->n]) {
+                snprintf(why, why_size, "FERRY_IBRC_MAP names %s:%u twice for PE %u of this host", name,
+                         s->ports[out->ports[i]].port, local);
+                return FERRY_ERR_CONFIG;
+            }
     }
     return FERRY_OK;
 }

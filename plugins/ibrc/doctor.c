@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define ABI_LEAST                                                                                                      \
@@ -21,12 +22,22 @@
 #define OBJECTS_LEAST    1000               /* queue pairs, completion queues and registrations of a small job */
 #define CAP_IPC_LOCK_BIT 14
 
+/* Files only: a pipe below a root that is given would be waited for. */
 static FILE *open_below(const struct fy_ib_doctor *d, const char *path)
 {
     char whole[600];
+    struct stat st;
+    FILE *file;
+    int fd;
 
     snprintf(whole, sizeof whole, "%s%s", d->root, path);
-    return fopen(whole, "re");
+    fd = open(whole, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    file = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? fdopen(fd, "r") : NULL;
+    if (!file)
+        close(fd);
+    return file;
 }
 
 int fy_ib_read(const struct fy_ib_doctor *d, char *line, size_t size, const char *format, ...)
@@ -148,7 +159,7 @@ static void device_file(const struct fy_ib_doctor *d, const char *uverbs)
         return;
     fy_ib_read(d, abi, sizeof abi, "/sys/class/infiniband_verbs/%s/abi_version", uverbs);
     snprintf(path, sizeof path, "%s/dev/infiniband/%s", d->root, uverbs);
-    fd = open(path, O_RDWR | O_CLOEXEC);
+    fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0) {
         close(fd);
         fy_ib_tell(d, FERRY_FINDING_OK, name, "", "/dev/infiniband/%s can be opened; driver ABI %s", uverbs,

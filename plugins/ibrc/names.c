@@ -104,8 +104,29 @@ static int entry_ok(const char *text, size_t length)
     return n > 0;
 }
 
+/* Whether an entry before `entry` says something of the same PE. */
+static int named_before(const char *map, const char *entry, uint32_t *pe)
+{
+    uint32_t first, last, from, to;
+
+    read_key(entry, strcspn(entry, "="), &first, &last);
+    while (map < entry) {
+        size_t length = strcspn(map, ";");
+        if (length && (*map == '*') == (*entry == '*') && read_key(map, strcspn(map, "="), &from, &to) && from <= last &&
+            to >= first) {
+            *pe = from > first ? from : first;
+            return 1;
+        }
+        map += length + (map[length] == ';');
+    }
+    return 0;
+}
+
 int fy_ib_map_check(const char *map, char *why, size_t why_size)
 {
+    const char *whole = map;
+    uint32_t pe;
+
     while (*map) {
         size_t length = strcspn(map, ";");
         if (length && !entry_ok(map, length)) {
@@ -116,12 +137,19 @@ int fy_ib_map_check(const char *map, char *why, size_t why_size)
                      (int)(length < 60 ? length : 60), map, FY_IB_RAILS);
             return FERRY_ERR_CONFIG;
         }
+        if (length && named_before(whole, map, &pe)) {
+            if (*map == '*')
+                snprintf(why, why_size, "FERRY_IBRC_MAP has * twice");
+            else
+                snprintf(why, why_size, "FERRY_IBRC_MAP names PE %u twice", pe);
+            return FERRY_ERR_CONFIG;
+        }
         map += length + (map[length] == ';');
     }
     return FERRY_OK;
 }
 
-/* An entry with numbers counts before *, wherever it stands; of two with the same number the first. */
+/* An entry with numbers counts before *, wherever it stands. */
 size_t fy_ib_map_find(const char *map, uint32_t local, const char **ports)
 {
     size_t others = 0;

@@ -164,7 +164,7 @@ static void test_map(void **state)
     (void)state;
     fakeverbs_devices(3);
     PLAN("0022", NULL, SET("map", "0=fake2:1+fake0;1-2=fake1;*=fake0:1"), "fake2+fake0", "fake1", "fake1", "fake0");
-    PLAN("00", NULL, SET("map", "*=fake0;1=fake2;1=fake1"), "fake0", "fake2");
+    PLAN("00", NULL, SET("map", "*=fake0;1=fake2"), "fake0", "fake2");
     PLAN("00", NULL, SET("map", "0=fake0;1=fake2;", "spread", "no", "rails", "3"), "fake0", "fake2");
 }
 
@@ -186,6 +186,11 @@ static void test_map_refused(void **state)
         {"map", "4294967296=fake0", "FERRY_IBRC_MAP: '4294967296=fake0' is not"},
         {"map", "0=fake0:0", "FERRY_IBRC_MAP: '0=fake0:0' is not"},
         {"map", "0=fake0:256", "FERRY_IBRC_MAP: '0=fake0:256' is not"},
+        {"map", "0=fake0;0=fake0", "FERRY_IBRC_MAP names PE 0 twice"},
+        {"map", "0-3=fake0;*=fake0;2-5=fake0", "FERRY_IBRC_MAP names PE 2 twice"},
+        {"map", "*=fake0;0=fake0;*=fake0", "FERRY_IBRC_MAP has * twice"},
+        {"map", "0=fake0+fake0", "FERRY_IBRC_MAP names fake0:1 twice for PE 0"},
+        {"map", "0=fake0:1+fake0", "FERRY_IBRC_MAP names fake0:1 twice for PE 0"},
         {"map", "0=a+a+a+a+a+a+a+a+a", "at most 8 ports"},
         {"devices", "fake0:x", "FERRY_IBRC_DEVICES: 'fake0:x' is not NAME"},
         {"devices", "fake7", "FERRY_IBRC_DEVICES names fake7, which is no device here, did you mean fake0?"},
