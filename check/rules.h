@@ -31,7 +31,7 @@ extern const struct rule fy_rules_completion[], fy_rules_data[], fy_rules_atomic
 extern const struct rule fy_rules_order[], fy_rules_signals[], fy_rules_wait[], fy_rules_contexts[], fy_rules_life[],
     fy_rules_death[], fy_rules_load[], fy_rules_programs[];
 
-/* What a group of rules is about, from loading the plugin to its speed. */
+/* What a group of rules is about, from loading the plugin to faults. */
 enum rule_level {
     LEVEL_LOAD,
     LEVEL_DATA,
@@ -39,7 +39,6 @@ enum rule_level {
     LEVEL_THREADS,
     LEVEL_ADVERSARY,
     LEVEL_FAULTS,
-    LEVEL_SPEED,
     LEVELS
 };
 

@@ -10,7 +10,7 @@
 
 extern char **environ;
 
-const char *const check_level_names[LEVELS] = {"load", "data", "order", "threads", "adversary", "faults", "speed"};
+const char *const check_level_names[LEVELS] = {"load", "data", "order", "threads", "adversary", "faults"};
 
 static struct check_step *add(struct check *check, const char *what, unsigned levels, int scale)
 {
@@ -48,8 +48,6 @@ static void steps(struct check *check)
         step->chaos = true;
         step->seed = check->settings.seed + (unsigned long)i;
     }
-    if (wanted & BIT(LEVEL_SPEED))
-        add(check, "speed", BIT(LEVEL_SPEED), 100);
 }
 
 static int fill(struct check *check, struct check_step *step)
