@@ -105,7 +105,7 @@ static uint32_t power_of_two(uint32_t n)
 /* Slots and stash lie in one block, so that one registration covers them. */
 static int make_slots(struct ferry_transport *t, struct fy_lf_peer *p)
 {
-    size_t n = p->mask + 1, stash = t->provider.inject ? 0 : n * FY_LF_STASH;
+    size_t n = p->mask + 1, stash = t->provider.inject < FY_LF_STASH ? n * FY_LF_STASH : 0;
     size_t size = (n * sizeof(struct fy_lf_slot) + stash + 4095) & ~(size_t)4095;
     int rc = 0;
 

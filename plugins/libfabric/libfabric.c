@@ -21,7 +21,7 @@ static int query(struct ferry_transport *t, uint32_t memory_kind, struct ferry_c
         .domain = t->amo64 ? p->domain : FERRY_DOMAIN_NONE,
         .amo32 = t->amo32,
         .amo64 = t->amo64,
-        .copy_max = p->inject ? p->inject : FY_LF_STASH,
+        .copy_max = p->inject > FY_LF_STASH ? p->inject : FY_LF_STASH,
         .inline_max = p->inject ? p->inject : FY_LF_STASH,
         .message_max = t->info->ep_attr->max_msg_size,
         .queue_depth = (uint32_t)t->options.depth,

@@ -202,10 +202,11 @@ static void *desc_of(const struct ferry_op *op)
     return op->region ? op->region->desc : NULL;
 }
 
-/* What is short is copied, so that its source is free at once: by the provider, or to the stash. */
+/* What is short is copied, so that its source is free at once: by the provider, or, where it takes less, to the stash. */
 static int put(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct ferry_op *op)
 {
-    int told = !covering(c), copied = op->length <= (c->inject ? c->inject : FY_LF_STASH);
+    int told = !covering(c), inject = c->inject && op->length <= c->inject;
+    int stash = !inject && op->length <= FY_LF_STASH && (!c->inject || op->flags & FERRY_OP_COPY);
     uint64_t flags = flags_of(c, p, op, told), data = 0;
     struct fy_lf_slot *s = next_slot(p, FERRY_OP_PUT, FY_LF_COVERS_NOTHING, told);
     uint64_t at = op->key->base + op->offset, key = op->key->key;
@@ -225,10 +226,10 @@ static int put(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct ferry
         flags |= FI_REMOTE_CQ_DATA;
         data = (uint64_t)c->t->my_pe << 32 | op->remote_data;
     }
-    if (copied && p->stash) {
+    if (stash) {
         from = memcpy(p->stash + (p->posted & p->mask) * FY_LF_STASH, from, length);
         desc = p->desc;
-    } else if (copied) {
+    } else if (inject) {
         flags |= FI_INJECT;
     }
     rc = post_write(p, s, from, length, desc, at, key, data, flags);
@@ -239,7 +240,7 @@ static int put(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct ferry
         p->amos = p->posted;
     if (told)
         vouched(p);
-    return copied ? FERRY_DONE : FERRY_OK;
+    return inject || stash ? FERRY_DONE : FERRY_OK;
 }
 
 static int get(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct ferry_op *op)
