@@ -12,6 +12,8 @@ static void report(struct pe *pe, const struct random_batch *batch)
     struct random_shrunk shrunk = {.seed = batch->seed, .times = 200, .seconds = 20};
 
     snprintf(pe->run->seen, sizeof(pe->run->seen), "program %llu: %.200s", (unsigned long long)batch->seed, batch->why);
+    if (!batch->n) /* not one was made: the job did not start */
+        return;
     random_shrink(&shrunk);
     if (shrunk.failed)
         random_print_c(&shrunk, stderr);
@@ -41,6 +43,6 @@ static void programs(struct pe *pe)
 }
 
 const struct rule fy_rules_programs[] = {
-    {"R59.1", "random programs end in a state that the contract allows", 1, RULE_ALONE | RULE_RACES, programs, NULL},
+    {"R59.1", "random programs end in a state that the contract allows", 2, RULE_ALONE | RULE_RACES, programs, NULL},
     {NULL, NULL, 0, 0, NULL, NULL},
 };
