@@ -70,22 +70,28 @@ static int make_parts(struct fy_ux_channel *c)
     return fy_ux_worker_make(t, "a channel", &c->worker);
 }
 
+/* UCX 1.13 ends the process when a worker goes that waits for a peer's answer, or still has something to send to one that
+ * is silent, and has no way to give that up. */
+static int stuck(const struct fy_ux_channel *c)
+{
+    return c->awaited || (c->posted != c->flushed && __atomic_load_n(&c->status, __ATOMIC_ACQUIRE));
+}
+
 static void drop(struct fy_ux_channel *c)
 {
     struct fy_ux_heard heard;
+    int stays = stuck(c);
 
     if (c->worker)
-        fy_ux_keys_leave(c, !c->awaited);
-    if (c->worker && !c->awaited) {
+        fy_ux_keys_leave(c, !stays);
+    if (c->worker && !stays) {
         fy_ux_listen(&heard); /* of what is still out: it is given up, and that is meant */
         ucp_worker_destroy(c->worker);
         fy_ux_listened();
     }
+    c->t->abandoned |= stays; /* for nobody, and its context with it */
     for (uint32_t i = 0; c->peers && i < c->t->n_pes; i++)
         free(c->peers[i].endpoint);
-    /* UCX 1.13 ends the process when a worker goes that waits for a peer's answer, and has no way to give one up: it
-     * stays, for nobody, and its context with it. */
-    c->t->abandoned |= c->awaited != 0;
     free(c->slots);
     free(c->peers);
     free(c);
