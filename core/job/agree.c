@@ -22,7 +22,7 @@ struct card {
     uint64_t nodes;   /* of struct ferry_place */
     char gpu[16];
     int32_t status;
-    int32_t reserved;
+    uint32_t uid;
     char message[256];
 };
 
@@ -43,6 +43,7 @@ static void card_fill(struct ferry_job *job, int status, const struct ferry_erro
     card->channels = (uint64_t)fy_options_number(&job->options, "channels");
     card->machine = fy_machine_number();
     card->host = fy_host_number();
+    card->uid = (uint32_t)geteuid();
     struct ferry_place place;
     fy_job_here(&place, &job->options);
     card->nodes = place.nodes;
@@ -143,6 +144,9 @@ static int judge(struct ferry_job *job, const struct sealed_card *cards, struct 
 static int keep_places(struct ferry_job *job, const struct sealed_card *cards, struct ferry_error *error)
 {
     uint32_t n = 0;
+    job->one_host = true;
+    for (uint32_t pe = 1; pe < job->world.n_pes; pe++)
+        job->one_host = job->one_host && cards[pe].card.host == cards[0].card.host && cards[pe].card.uid == cards[0].card.uid;
     job->places = calloc(job->local_pes, sizeof(*job->places));
     if (!job->places) {
         fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory for the places of %u pes", job->local_pes);

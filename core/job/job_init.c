@@ -223,6 +223,7 @@ static int open_transports(struct ferry_job *job, struct ferry_error *error)
                              .n_places = job->local_pes,
                              .my_place = job->my_place};
     memcpy(how.secret, job->secret, sizeof(how.secret));
+    job->route->one_host = job->one_host;
     int rc = fy_route_open(job->route, &how, fy_options_string(&job->options, "hooks"), error);
     if (rc == FERRY_OK)
         fy_world_lanes(&job->world, job->route->chosen, job->route->n_chosen);

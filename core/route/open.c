@@ -240,6 +240,13 @@ static int wrap_all(struct fy_route *route, const struct fy_list *hooks, const s
     return FERRY_OK;
 }
 
+/* In auto on one host, nothing behind a transport through which everybody loads and stores everybody's memory is of use, and
+ * opening a library that drives networks takes longer than all else at the start. */
+static bool suffices(const struct fy_route *route, const struct fy_transport *t)
+{
+    return !route->asked && route->one_host && t->caps.flags & FERRY_CAP_DIRECT;
+}
+
 /* In auto those that fail are dropped, as if their probe had said no; a named one ends it. */
 static int open_transports(struct fy_route *route, const struct ferry_open *how, struct ferry_error *error)
 {
@@ -250,6 +257,11 @@ static int open_transports(struct fy_route *route, const struct ferry_open *how,
 
         if (open_instance(t, how)) {
             route->chosen[n++] = t;
+            if (suffices(route, t)) {
+                if (i + 1 < route->n_chosen)
+                    fy_log(route->log, FERRY_LOG_INFO, "transport %s: all PEs are on this host, so no other is opened", t->name);
+                break;
+            }
             continue;
         }
         fy_candidate_error(t, "transport", error);

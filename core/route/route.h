@@ -78,6 +78,7 @@ struct fy_route {
     size_t n_chosen;
     const struct fy_transport *told; /* whose reason and advice are in the record that is handed out; NULL: nobody's */
     int asked;                       /* 1: the user named transports, 0: auto */
+    bool one_host;                   /* all PEs run on one host, as one user: set before opening */
     int secure;                      /* set-uid program: paths in the environment are ignored */
     pthread_mutex_t lock;            /* guards every open_error */
 };
