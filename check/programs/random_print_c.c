@@ -23,7 +23,7 @@ static const char tail[] =
     "    }\n}\n\nint main(void)\n{\n    ferry_job_t *job;\n    ferry_ctx_t *ctx[%d];\n    uint64_t before = 0, after;\n\n"
     "    if (ferry_init(NULL, &job) != FERRY_OK || !(m = ferry_calloc(job, 1, sizeof *m)))\n        return 1;\n"
     "    ctx[0] = ferry_ctx_default(job);\n    for (int i = 1; i < %d; i++)\n        ferry_ctx_create(job, 0, &ctx[i]);\n"
-    "    for (int round = 0; round < 2000; round++) {\n        ferry_barrier(job);\n        memset(m, 0, sizeof *m);\n"
+    "    for (int round = 0; round < 400; round++) {\n        ferry_barrier(job);\n        memset(m, 0, sizeof *m);\n"
     "        memset(old, 0, sizeof old);\n        memset(old32, 0, sizeof old32);\n        memset(b, 0, sizeof b);\n"
     "        ferry_barrier(job);\n        ops(job, ctx);\n        for (int i = 0; i < %d; i++)\n            ferry_quiet(ctx[i]);\n"
     "        ferry_barrier(job);\n        after = 14695981039346656037u;\n"
