@@ -32,6 +32,8 @@ static void add_transport(struct fy_ux_context *x, const char *name)
     if (is(name, x->tls))
         return;
     snprintf(x->tls + used, sizeof x->tls - used, "%s%s", used ? "," : "", name);
+    if (is(name, "xpmem"))
+        x->attaches = 1;
     if (is(name, "posix,sysv,xpmem"))
         x->shm = 1;
     else if (is(name, "tcp"))
@@ -91,10 +93,15 @@ static void read_value(const ucp_config_t *config, const char *name, char *out, 
 }
 
 /* What the plugin relies on. Keys that the version does not know are not tried: UCX warns of them. */
-static ucs_status_t pin(const struct fy_ux_options *o, ucp_config_t *config)
+static ucs_status_t pin(const struct fy_ux_options *o, struct fy_ux_context *x, ucp_config_t *config)
 {
     ucs_status_t status = ucp_config_modify(config, "ATOMIC_MODE", o->device ? "device" : "cpu");
 
+    /* Those of the second generation (the default from 1.16 on) find no way for atomics by tcp. */
+    if (status == UCS_OK && x->protos && !getenv("UCX_PROTO_ENABLE")) {
+        status = ucp_config_modify(config, "PROTO_ENABLE", "n");
+        x->protos = 0;
+    }
     /* Of posix memory other transports can have the file. */
     if (status == UCS_OK && !getenv("UCX_ALLOC_PRIO"))
         status = ucp_config_modify(config, "ALLOC_PRIO", "md:posix,md:sysv,md:*");
@@ -118,7 +125,7 @@ static ucs_status_t initialise(const struct fy_ux_options *o, uint32_t n_pes, st
     read_value(config, "UCX_TLS", x->asked, sizeof x->asked);
     read_value(config, "UCX_PROTO_ENABLE", protos, sizeof protos);
     x->protos = protos[0] == 'y' || protos[0] == '1' || protos[0] == 't';
-    status = pin(o, config);
+    status = pin(o, x, config);
     if (status == UCS_OK)
         status = ucp_init(&params, config, &x->ucp);
     ucp_config_release(config);

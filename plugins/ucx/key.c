@@ -77,6 +77,13 @@ int fy_ux_import_key(struct ferry_transport *t, uint32_t peer, const void *blob,
         r->map = (char *)(uintptr_t)k.address; /* it is ours */
     else if (t->maps)
         find_map(t, r);
+    if (!r->map && t->at_once) { /* there is no other way to it */
+        if (r->mapped)
+            ucp_rkey_destroy(r->mapped);
+        free(r);
+        return fy_ux_fail(t, peer, FERRY_ERR_TRANSPORT, UCS_OK, "add tcp to UCX_TLS, or let PEs see each other's memory",
+                          "memory of pe %u cannot be mapped here by UCX's %s", peer, t->context.tls);
+    }
     r->next = t->keys;
     t->keys = r;
     *key = r;

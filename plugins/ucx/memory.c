@@ -74,7 +74,7 @@ int fy_ux_try_memory(struct ferry_transport *t)
                    ? fy_ux_fail(t, -1, FERRY_ERR_CONFIG, UCS_OK, "set FERRY_UCX_MEMORY=auto",
                                 "FERRY_UCX_MEMORY=allocate has no use with UCX's %s", t->context.tls)
                    : FERRY_OK;
-    if (wants != FY_UX_MEMORY_ALLOCATE) {
+    if (wants != FY_UX_MEMORY_ALLOCATE && t->context.attaches) {
         page = mmap(NULL, TRIAL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         t->maps = page != MAP_FAILED && try_one(t, page);
         if (page != MAP_FAILED)

@@ -42,6 +42,7 @@ struct fy_ux_context {
     char lanes[256];       /* the same with their devices, as tcp/lo */
     char asked[FY_UX_TLS]; /* UCX_TLS, from the environment or UCX's file */
     int shm, net, other, self; /* kinds of transports: shared memory; TCP; NICs and what is not known; own process */
+    int attaches;          /* a lane maps memory of peers that they have only registered */
     int protos;            /* protocols of the second generation: an operation may take several lanes */
 };
 

@@ -176,6 +176,31 @@ static void test_refusals(void **state)
     pair_close(&p);
 }
 
+/* Over shared memory alone there is no other way than mapping: a key whose memory is not there is refused, and not met later. */
+static void test_no_map(void **state)
+{
+    struct ferry_memory memory = {.size = sizeof memory, .length = 65536, .fd = -1, .remote = 1};
+    struct ferry_error error = {.size = sizeof error};
+    struct ferry_region *region;
+    struct ferry_rkey *key;
+    uint8_t blob[FERRY_KEY_MAX];
+    size_t size = sizeof blob;
+    struct pair p;
+
+    (void)state;
+    pair_open(&p);
+    if (p.allocated && !(p.pe[1].caps.flags & FERRY_CAP_TARGET_PROGRESS)) {
+        assert_int_equal(pair_ops()->allocate_memory(p.pe[1].t, &memory, &region), FERRY_OK);
+        assert_int_equal(pair_ops()->export_key(p.pe[1].t, region, blob, &size), FERRY_OK);
+        assert_int_equal(pair_ops()->free_memory(p.pe[1].t, region), FERRY_OK);
+        assert_int_equal(pair_ops()->import_key(p.pe[0].t, 1, blob, size, &key), FERRY_ERR_TRANSPORT);
+        assert_int_equal(pair_ops()->query_error(p.pe[0].t, 0, 1, &error), FERRY_OK);
+        assert_non_null(strstr(error.message, "memory of pe 1 cannot be mapped here by UCX's "));
+        assert_string_equal(error.hint, "add tcp to UCX_TLS, or let PEs see each other's memory");
+    }
+    pair_close(&p);
+}
+
 /* A peer that the core gives up: what goes there fails and says so, what goes elsewhere does not. */
 static void test_gone(void **state)
 {
@@ -245,7 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_moves),     cmocka_unit_test(test_copies),   cmocka_unit_test(test_atomics), cmocka_unit_test(test_tickets),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_gone),     cmocka_unit_test(test_again),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_no_map), cmocka_unit_test(test_gone),     cmocka_unit_test(test_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
