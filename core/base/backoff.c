@@ -23,7 +23,7 @@ bool fy_backoff(struct fy_backoff *backoff)
     if (round < FY_SPIN) {
         backoff->rounds++;
         fy_cpu_relax();
-        return backoff->rounds % 256 == 0;
+        return backoff->rounds % FY_LOOK == 0;
     }
     if (round < FY_SPIN + FY_YIELD) {
         backoff->rounds++;

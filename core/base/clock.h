@@ -35,6 +35,7 @@ static inline void fy_cpu_relax(void)
  * yields FY_YIELD rounds, then sleeps 50 µs doubling to 1 ms. Returns true every so often (every 256th spin, every
  * yield and sleep): the moment to look at alarms and deadlines. */
 #define FY_SPIN  2000u
+#define FY_LOOK  256u /* rounds of spinning between two looks at what is expensive to look at */
 #define FY_YIELD 2000u
 struct fy_backoff {
     uint32_t rounds;

@@ -171,6 +171,13 @@ static inline struct fy_backoff fy_wait_start(const struct fy_world *world)
     return (struct fy_backoff){world->crowded ? FY_SPIN : 0};
 }
 
+/* Something moved, so the thread looks closely again. The count towards the next look at the state of the job goes on: a
+ * transport in which something moves all the time must not keep the news of a death from it. */
+static inline void fy_wait_moved(const struct fy_world *world, struct fy_backoff *backoff)
+{
+    backoff->rounds = world->crowded ? FY_SPIN : backoff->rounds % FY_LOOK;
+}
+
 /* Lanes from the opened transports. */
 void fy_world_lanes(struct fy_world *world, struct fy_transport *const *transports, size_t n);
 /* Closes or opens the gates of all channels after a death or an abort. Control thread. */

@@ -180,7 +180,7 @@ int fy_lane_retry(struct ferry_ctx *ctx, const struct fy_lane *lane, const struc
     while (rc == FERRY_AGAIN) {
         fy_count(&ctx->counters.again, 1);
         if (lane->ops->progress(lane->handle, ctx->id) == FERRY_OK)
-            backoff = fy_wait_start(ctx->world);
+            fy_wait_moved(ctx->world, &backoff);
         if (fy_backoff(&backoff)) {
             int check = fy_world_check(ctx->world, (int)op->peer, "an operation waiting for room in the queue");
             if (check != FERRY_OK)

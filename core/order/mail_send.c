@@ -103,13 +103,13 @@ static int wait_for(struct ferry_ctx *ctx, struct fy_mail_peer *peer, uint32_t p
                            "an earlier request to pe %u could not be put: no more can be made of it", pe);
         int moved = lane->ops->progress(lane->handle, ctx->id);
         if (moved == FERRY_OK)
-            backoff = fy_wait_start(world);
+            fy_wait_moved(world, &backoff);
         rc = moved < 0 ? fy_lane_heard(ctx, lane, true) : FERRY_OK;
         if (rc == FERRY_OK)
             rc = fy_wait_turn(&waiter, &backoff);
         if (rc != FERRY_OK)
             return rc;
-        if (backoff.rounds > FY_SPIN && fy_now_ns() > deadline)
+        if ((backoff.rounds > FY_SPIN || backoff.rounds % FY_LOOK == 0) && fy_now_ns() > deadline)
             return late(ctx, pe);
     }
 }

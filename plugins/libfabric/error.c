@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void describe(struct ferry_error *e, int64_t peer, int status, int64_t library, const char *hint)
@@ -124,18 +125,19 @@ void fy_lf_completion_error(struct fy_lf_channel *c, struct fy_lf_peer *p, const
                             unsigned kind)
 {
     static const char *const kinds[] = {"put", "get", "atomic", "signal", "flush"};
-    const struct meaning *m = meaning_of(entry->err);
+    int error = abs(entry->err); /* shm of 1.17 reports it negative where a copy between processes failed */
+    const struct meaning *m = meaning_of(error);
     char text[128] = "";
     struct ferry_error e;
 
     if (fy_lf_status(p))
         return;
-    fill(p, &e, m->status, entry->err, m->hint);
+    fill(p, &e, m->status, error, m->hint);
     e.operation = kind < FY_LF_FLUSH ? (int32_t)kind : -1;
     e.vendor = (uint32_t)entry->prov_errno;
     fi_cq_strerror(c->cq, entry->prov_errno, entry->err_data, text, sizeof text);
     snprintf(e.message, sizeof e.message, "%s: %s of channel %u to pe %u ended with %s (%d); the provider says %s (%d)",
-             e.device, kinds[kind < 5 ? kind : 4], c->id, p->pe, fi_strerror(entry->err), entry->err,
+             e.device, kinds[kind < 5 ? kind : 4], c->id, p->pe, fi_strerror(error), error,
              text[0] ? text : "nothing", entry->prov_errno);
     keep(p, &e);
 }

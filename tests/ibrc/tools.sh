@@ -27,7 +27,7 @@ export FAKEVERBS_DEVICES=0
 expect 1 "no RDMA device: /sys/class/infiniband" "$info" --doctor -t ibrc
 expect 1 "what was asked for cannot be used" "$info" --doctor -t ibrc
 expect 1 '"usable": false' "$info" --doctor --json -t ibrc
-expect 0 "1 problem" env FAKEVERBS_DEVICES=1 FERRY_IBRC_PKEY_INDEX=9 "$info" --doctor -t auto # another can be used
+expect 0 "problem fake0:1 there is no partition key at index 9" env FAKEVERBS_DEVICES=1 FERRY_IBRC_PKEY_INDEX=9 "$info" --doctor -t auto # another can be used
 expect 1 "no RDMA device" env FERRY_TRANSPORT=ibrc "$hello"
 expect 1 "/sys/class/infiniband" env FERRY_TRANSPORT=ibrc "$hello"
 expect 0 "got: hello" "$run" -n 2 "$hello" # auto passes on
