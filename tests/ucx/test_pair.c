@@ -176,10 +176,11 @@ static void test_refusals(void **state)
     pair_close(&p);
 }
 
-/* Over shared memory alone there is no other way than mapping: a key whose memory is not there is refused, and not met later. */
+/* Over shared memory alone there is no other way than mapping: a key of memory that was only registered is refused, and not met later. */
 static void test_no_map(void **state)
 {
-    struct ferry_memory memory = {.size = sizeof memory, .length = 65536, .fd = -1, .remote = 1};
+    static char page[8192];
+    struct ferry_memory memory = {.size = sizeof memory, .address = page, .length = sizeof page, .fd = -1, .remote = 1};
     struct ferry_error error = {.size = sizeof error};
     struct ferry_region *region;
     struct ferry_rkey *key;
@@ -190,13 +191,13 @@ static void test_no_map(void **state)
     (void)state;
     pair_open(&p);
     if (p.allocated && !(p.pe[1].caps.flags & FERRY_CAP_TARGET_PROGRESS)) {
-        assert_int_equal(pair_ops()->allocate_memory(p.pe[1].t, &memory, &region), FERRY_OK);
+        assert_int_equal(pair_ops()->register_memory(p.pe[1].t, &memory, &region), FERRY_OK);
         assert_int_equal(pair_ops()->export_key(p.pe[1].t, region, blob, &size), FERRY_OK);
-        assert_int_equal(pair_ops()->free_memory(p.pe[1].t, region), FERRY_OK);
         assert_int_equal(pair_ops()->import_key(p.pe[0].t, 1, blob, size, &key), FERRY_ERR_TRANSPORT);
         assert_int_equal(pair_ops()->query_error(p.pe[0].t, 0, 1, &error), FERRY_OK);
         assert_non_null(strstr(error.message, "memory of pe 1 cannot be mapped here by UCX's "));
         assert_string_equal(error.hint, "add tcp to UCX_TLS, or let PEs see each other's memory");
+        assert_int_equal(pair_ops()->deregister_memory(p.pe[1].t, region), FERRY_OK);
     }
     pair_close(&p);
 }
