@@ -159,7 +159,6 @@ struct ferry_transport {
     int bell;             /* readable when something comes in at the service endpoint; -1: there is none, */
     struct fid_cntr *count; /* but this counts what peers did; or NULL */
     uint64_t counted;     /* its last value; service thread */
-    int false_rings;      /* of the bell, in a row, that brought nothing; service thread */
     uint64_t next_key;
     uint32_t amo32, amo64; /* as in struct ferry_caps */
     int peek;              /* enum fi_op that fetches a word and leaves it as it is; -1: there is none */

@@ -6,8 +6,6 @@
 #include <poll.h>
 #include <string.h>
 
-#define FALSE_RINGS 1000
-
 void fy_lf_window(struct fy_lf_peer *p)
 {
     uint64_t slots = p->retired + p->depth, flush = p->flushed + p->depth / 2;
@@ -174,16 +172,12 @@ int fy_lf_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint
     return c->peers[peer] ? quiet_peer(c, c->peers[peer], ticket) : FERRY_OK;
 }
 
-/* A connection that has ended rings for ever: after some that brought nothing the bell is not heard until something comes. */
-static int rung(struct ferry_transport *t)
+/* It may ring for nothing, and does for ever once a connection has ended; but not to hear it costs each operation a nap. */
+static int rung(const struct ferry_transport *t)
 {
     struct pollfd bell = {.fd = t->bell, .events = POLLIN};
 
-    if (t->bell < 0 || poll(&bell, 1, 0) <= 0)
-        return t->false_rings = 0;
-    if (t->false_rings < FALSE_RINGS)
-        t->false_rings++;
-    return t->false_rings < FALSE_RINGS;
+    return t->bell >= 0 && poll(&bell, 1, 0) > 0;
 }
 
 static int counted(struct ferry_transport *t)
@@ -208,11 +202,7 @@ static int serve(struct ferry_transport *t)
             t->core->deliver(t->core, (uint32_t)(entries[i].data >> 32), (uint32_t)entries[i].data);
     if (n == -FI_EAVAIL) /* a peer's operation that was cut off: the peer hears of it */
         n = fi_cq_readerr(t->service.cq, &lost, 0);
-    if (n > 0 || counted(t)) {
-        t->false_rings = 0;
-        return FERRY_OK;
-    }
-    return moved ? FERRY_OK : FERRY_AGAIN;
+    return n > 0 || moved || counted(t) ? FERRY_OK : FERRY_AGAIN;
 }
 
 int fy_lf_progress(struct ferry_transport *t, uint32_t channel)
