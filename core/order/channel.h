@@ -202,6 +202,8 @@ bool fy_world_progress(struct fy_world *world);
 /* Serves peers: progress for the target side, requests in the mailbox. From waits and the service thread; nothing if somebody
  * else is at it. True: something moved. */
 bool fy_world_serve(struct fy_world *world);
+/* The same by a thread that waits, which the service thread then leaves to it. */
+void fy_wait_serve(struct fy_world *world, struct fy_backoff *backoff);
 /* The channel of the mailbox's replies; NULL without a mailbox. */
 struct ferry_ctx *fy_mail_ctx(const struct fy_world *world);
 

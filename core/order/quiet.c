@@ -80,11 +80,8 @@ int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe,
             return fy_lane_failed(ctx, lane, pe == FERRY_PEER_ALL ? ctx->listed[0] : pe, -1, rc);
         if (lane->ops->progress(lane->handle, ctx->id) == FERRY_OK)
             fy_wait_moved(world, &backoff);
-        if (world->target_progress) { /* the peer's progress is in nobody else's hands either */
-            atomic_fetch_add_explicit(&world->attended, 1, memory_order_relaxed);
-            if (fy_world_serve(world))
-                fy_wait_moved(world, &backoff);
-        }
+        if (world->target_progress) /* the peer's progress is in nobody else's hands either */
+            fy_wait_serve(world, &backoff);
         if (!fy_backoff(&backoff))
             continue;
         if (fy_world_serve(world)) /* the peer may be waiting for us as we do for it */

@@ -12,11 +12,8 @@ int fy_wait_turn(const struct fy_waiter *waiter, struct fy_backoff *backoff)
     struct fy_world *world = waiter->world;
     if (world->locked && fy_world_progress(world))
         fy_wait_moved(world, backoff);
-    if (world->serves) {
-        atomic_fetch_add_explicit(&world->attended, 1, memory_order_relaxed);
-        if (fy_world_serve(world))
-            fy_wait_moved(world, backoff);
-    }
+    if (world->serves)
+        fy_wait_serve(world, backoff);
     if (!fy_backoff(backoff))
         return FERRY_OK;
     int rc = fy_world_check(world, waiter->check, waiter->doing);

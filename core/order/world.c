@@ -94,3 +94,10 @@ bool fy_world_serve(struct fy_world *world)
     pthread_mutex_unlock(&world->serving);
     return moved;
 }
+
+void fy_wait_serve(struct fy_world *world, struct fy_backoff *backoff)
+{
+    atomic_fetch_add_explicit(&world->attended, 1, memory_order_relaxed);
+    if (fy_world_serve(world))
+        fy_wait_moved(world, backoff);
+}
