@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # What scripts/demo and scripts/test share: packages and the build. Sourced, not run.
 
-packages="build-essential meson ninja-build pkg-config libcmocka-dev libsodium-dev libjansson-dev libibverbs-dev libhwloc-dev libfabric-dev libucx-dev python3 valgrind binutils groff-base iproute2 nftables spin abigail-tools"
+# Launchers for tests/cluster: some packages have daemons, which install_packages keeps from being started.
+cluster_packages="openmpi-bin libopenmpi-dev mpich libmpich-dev slurmctld slurmd slurm-client munge"
+packages="build-essential meson ninja-build pkg-config libcmocka-dev libsodium-dev libjansson-dev libibverbs-dev libhwloc-dev libfabric-dev libucx-dev libpmix-dev python3 valgrind binutils groff-base iproute2 nftables spin abigail-tools"
 
 # The packages of the list that are not installed.
 missing_packages() {
@@ -22,12 +24,28 @@ install_packages() {
         return 1
     fi
     echo "installing: $missing"
+    # shellcheck disable=SC2086
+    without_daemons apt_install $missing
+}
+
+apt_install() {
     export DEBIAN_FRONTEND=noninteractive
-    # shellcheck disable=SC2086
-    apt-get install -y -qq --no-install-recommends $missing >/dev/null 2>&1 && return 0
+    apt-get install -y -qq --no-install-recommends "$@" >/dev/null 2>&1 && return 0
     apt-get update -qq >/dev/null || return 1
-    # shellcheck disable=SC2086
-    apt-get install -y -qq --no-install-recommends $missing >/dev/null
+    apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+# Runs a command during which packages start nothing: what is tested starts its own, and stops it.
+without_daemons() {
+    local policy=/usr/sbin/policy-rc.d rc=0
+    if [ -e $policy ]; then
+        "$@"
+        return
+    fi
+    printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy
+    "$@" || rc=$?
+    rm -f $policy
+    return $rc
 }
 
 # build DIR [meson options]: configures once, builds with two jobs.

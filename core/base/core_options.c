@@ -53,7 +53,12 @@ const struct ferry_option fy_core_options[] = {
     {"size", FERRY_OPTION_INT, 0, "0", NULL, "Number of PEs in the job; set by the launcher."},
     {"id", FERRY_OPTION_STRING, 0, "", NULL,
      "The job's unique id in hexadecimal; set by the launcher. Holds a secret."},
+    {"bootstrap", FERRY_OPTION_STRING, 0, "auto", NULL,
+     "How a program that does not say it itself learns which PE it is, and meets the others: env (FERRY_RANK, FERRY_SIZE, FERRY_ID), "
+     "pmix (mpirun of Open MPI, prterun, srun --mpi=pmix), the path of a bootstrap plugin, or auto: what the environment shows. A name "
+     "that is given never falls back to another."},
     {"interface", FERRY_OPTION_STRING, 0, "auto", NULL,
      "Network interface, or IPv4 address, on which PEs meet. auto: a job's id is made on lo, which keeps the job on one host, "
-     "and a PE listens where it reaches its id; for a job across hosts, set it where the id is made."},
+     "and a PE listens where it reaches its id; for a job across hosts, set it where the id is made. Without an id (pmix, a program's "
+     "functions): lo on one host, else the first network that all PEs have an address in."},
     {NULL, 0, 0, NULL, NULL, NULL}};

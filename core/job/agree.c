@@ -42,7 +42,7 @@ static void card_fill(struct ferry_job *job, int status, const struct ferry_erro
     card->heap_chunk = (uint64_t)fy_options_number(&job->options, "heap_chunk");
     card->channels = (uint64_t)fy_options_number(&job->options, "channels");
     card->machine = fy_machine_number();
-    card->host = fy_host_number();
+    card->host = fy_host_number_of(job->node);
     card->uid = (uint32_t)geteuid();
     struct ferry_place place;
     fy_job_here(&place, &job->options);

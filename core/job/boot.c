@@ -2,6 +2,7 @@
  * Bootstrap: start and end of a PE's part in a job, and the collectives as the setup thread calls them.
  * fy_boot_abort and fy_boot_secret may be called by any thread. */
 #include "boot_internal.h"
+#include "launch.h"
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +16,8 @@ static int config_check(const struct fy_boot_config *config, struct ferry_error 
     const char *wrong = NULL;
     if (config->n_pes == 0 || config->n_pes > FY_PES_MAX || config->rank >= config->n_pes)
         wrong = "out of range";
-    else if (config->n_pes > 1 && !config->id && !(config->functions && config->functions->allgather))
-        wrong = "it has neither a unique id nor functions to meet the others by";
+    else if (config->n_pes > 1 && !config->id && !(config->launch && config->launch->plugin->allgather))
+        wrong = "it has neither a unique id nor a bootstrap to meet the others by";
     if (!wrong)
         return FERRY_OK;
     fy_error_set(error, FERRY_ERR_ARG, NULL, "PE %u of a job of %u PEs: %s", config->rank, config->n_pes, wrong);
@@ -96,12 +97,20 @@ static int boot_meet(struct fy_boot *boot, const struct fy_boot_config *config, 
 {
     uint32_t ip;
     uint64_t deadline = fy_deadline(boot->timeout);
-    int rc = config->id && fy_net_auto(config->interface_) ? fy_exchange_near(config->id, &ip, error)
-                                                           : fy_net_address(config->interface_, &ip, error);
-    if (rc == FERRY_OK)
-        rc = fy_net_listen(ip, &boot->self.addr, &boot->hub.listener, error);
-    if (rc == FERRY_OK)
-        rc = config->id ? fy_exchange_id(boot, config, deadline, error) : fy_exchange_functions(boot, config, error);
+    int rc;
+    if (!config->id)
+        rc = fy_exchange_networks(boot, config, deadline, &ip, error);
+    else if (fy_net_auto(config->interface_))
+        rc = fy_exchange_near(config->id, &ip, error);
+    else
+        rc = fy_net_address(config->interface_, &ip, error);
+    if (rc != FERRY_OK)
+        return rc;
+    rc = fy_net_listen(ip, &boot->self.addr, &boot->hub.listener, error);
+    if (!config->id)
+        rc = fy_exchange_addresses(boot, config, deadline, rc, error);
+    else if (rc == FERRY_OK)
+        rc = fy_exchange_id(boot, config, deadline, error);
     if (rc == FERRY_OK)
         rc = fy_loop_start(boot, error);
     if (rc != FERRY_OK)

@@ -8,6 +8,7 @@
 #include <ferry/ferry.h>
 
 struct fy_boot;
+struct fy_launch;
 
 /* Called from the control thread; must not block. */
 struct fy_boot_events {
@@ -27,8 +28,8 @@ struct fy_boot_events {
 struct fy_boot_config {
     const struct fy_log *log;
     uint32_t rank, n_pes;
-    const ferry_uniqueid_t *id;                     /* or */
-    const ferry_bootstrap_functions_t *functions;   /* these; n_pes 1 needs neither */
+    const ferry_uniqueid_t *id;                     /* to meet by; else */
+    const struct fy_launch *launch;                 /* its allgather, opened; n_pes 1 needs neither */
     const char *interface_;                         /* FERRY_INTERFACE */
     double timeout;                                 /* FERRY_TIMEOUT, seconds */
     double peer_timeout;                            /* FERRY_PEER_TIMEOUT; 0: no verdicts */

@@ -246,6 +246,14 @@ void fy_call_end(struct fy_boot *boot, uint32_t pe, int status, const char *why)
 int fy_exchange_near(const ferry_uniqueid_t *id, uint32_t *ip, struct ferry_error *error);
 int fy_exchange_id(struct fy_boot *boot, const struct fy_boot_config *config, uint64_t deadline,
                    struct ferry_error *error);
-int fy_exchange_functions(struct fy_boot *boot, const struct fy_boot_config *config, struct ferry_error *error);
+/* Without an id, by the bootstrap's allgather. First which networks each PE has: *ip is this PE's address on one that all of them
+ * share, or, if they share a host, on loopback. */
+int fy_exchange_networks(struct fy_boot *boot, const struct fy_boot_config *config, uint64_t deadline, uint32_t *ip,
+                         struct ferry_error *error);
+/* Then where each listens, and the secret. `own` is this PE's status, with its record in *error: the others are told. */
+int fy_exchange_addresses(struct fy_boot *boot, const struct fy_boot_config *config, uint64_t deadline, int own,
+                          struct ferry_error *error);
+/* boot_exchange.c: nobody on loopback where others are not. */
+int fy_exchange_check(const struct fy_boot *boot, struct ferry_error *error);
 
 #endif

@@ -74,6 +74,23 @@ bool fy_net_auto(const char *interface_)
     return !interface_ || strcmp(interface_, "auto") == 0;
 }
 
+uint32_t fy_net_list(struct fy_net *nets, uint32_t room)
+{
+    struct ifaddrs *all = NULL;
+    uint32_t n = 0;
+    if (getifaddrs(&all) != 0)
+        return 0;
+    for (const struct ifaddrs *i = all; i && n < room; i = i->ifa_next) {
+        if (!i->ifa_addr || !i->ifa_netmask || i->ifa_addr->sa_family != AF_INET || !(i->ifa_flags & IFF_UP))
+            continue;
+        nets[n].ip = ((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr.s_addr;
+        nets[n].mask = ((const struct sockaddr_in *)(const void *)i->ifa_netmask)->sin_addr.s_addr;
+        n += !fy_net_is_loopback(nets[n].ip);
+    }
+    freeifaddrs(all);
+    return n;
+}
+
 bool fy_net_is_loopback(uint32_t ip)
 {
     return ntohl(ip) >> 24 == IN_LOOPBACKNET;

@@ -182,6 +182,12 @@ void fy_auth_refuse(struct fy_conn *conn, int status, int peer, const char *text
 int fy_net_address(const char *interface_, uint32_t *ip, struct ferry_error *error);
 bool fy_net_auto(const char *interface_);
 bool fy_net_is_loopback(uint32_t ip);
+/* An address of this host, and the network that it is in. */
+struct fy_net {
+    uint32_t ip, mask; /* in network order */
+};
+/* Those of interfaces that are up, without loopback; at most `room`. Returns how many. */
+uint32_t fy_net_list(struct fy_net *nets, uint32_t room);
 /* The address of this host from which `to` is reached. */
 int fy_net_toward(const struct fy_addr *to, uint32_t *ip, struct ferry_error *error);
 int fy_net_listen(uint32_t ip, struct fy_addr *addr, int *fd, struct ferry_error *error);

@@ -3,6 +3,8 @@
  * Any thread. */
 #include "host.h"
 
+#include <ferry/bootstrap.h>
+
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -34,4 +36,10 @@ uint64_t fy_host_number(void)
         name[1] = net.st_ino;
     }
     return hash_of(fy_machine_number(), name, sizeof(name));
+}
+
+uint64_t fy_host_number_of(uint32_t node)
+{
+    uint64_t host = fy_host_number();
+    return node == FERRY_BOOT_NO_NODE ? host : hash_of(host, &node, sizeof(node));
 }

@@ -27,6 +27,7 @@ struct ferry_job {
     struct fy_teams *teams;
     struct ferry_ctx *default_ctx;
     uint32_t local_pes, my_place;
+    uint32_t node; /* this PE's host, says the launcher; FERRY_BOOT_NO_NODE: it does not */
     bool one_host;              /* all PEs run on one host, as one user */
     struct ferry_place *places; /* of the local PEs */
     bool needs_mail, needs_get; /* some PE of the job makes use of the mailbox, for gets, too */

@@ -2,6 +2,7 @@
  * ferry_init, step by step: options, transports, meeting, agreement, opening, wiring, heap, channels.
  * Setup thread. A failure that only this PE sees is carried to the others, so that all end together. */
 #include "job.h"
+#include "launch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -77,84 +78,15 @@ static int read_options(struct ferry_job *job, const ferry_attr_t *attr, struct 
     return FERRY_OK;
 }
 
-/* Who am I, and where do we meet. */
-struct place {
-    int rank, n_pes;
-    const ferry_uniqueid_t *id;
-    const ferry_bootstrap_functions_t *functions;
-    ferry_uniqueid_t parsed;
-};
-
-static int place_from_environment(struct ferry_job *job, struct place *place, struct ferry_error *error)
-{
-    int64_t rank = fy_options_number(&job->options, "rank"), size = fy_options_number(&job->options, "size");
-    const char *id = fy_options_string(&job->options, "id");
-    if (rank == -1 && size == 0 && !id[0]) {
-        place->rank = 0;
-        place->n_pes = 1;
-        return FERRY_OK;
-    }
-    if (rank < 0 || size < 1 || rank >= size || size > 1 << 24) {
-        fy_error_set(error, FERRY_ERR_CONFIG, "start the program with ferry-run, or unset all three",
-                     "FERRY_RANK %lld and FERRY_SIZE %lld do not go together", (long long)rank, (long long)size);
-        return FERRY_ERR_CONFIG;
-    }
-    place->rank = (int)rank;
-    place->n_pes = (int)size;
-    if (size == 1)
-        return FERRY_OK;
-    if (ferry_uniqueid_from_text(id, &place->parsed) != FERRY_OK) {
-        fy_error_set(error, FERRY_ERR_CONFIG, "start the program with ferry-run", "FERRY_ID is %s",
-                     id[0] ? "not a unique id in hexadecimal" : "not set, and FERRY_SIZE is above 1");
-        return FERRY_ERR_CONFIG;
-    }
-    place->id = &place->parsed;
-    return FERRY_OK;
-}
-
-static int place_from_attributes(const ferry_attr_t *attr, struct place *place, struct ferry_error *error)
-{
-    const char *missing = NULL;
-    if (attr->n_pes < 1 || attr->rank < 0 || attr->rank >= attr->n_pes) {
-        fy_error_set(error, FERRY_ERR_ARG, NULL, "attribute rank %d is not below n_pes %d, or negative", attr->rank,
-                     attr->n_pes);
-        return FERRY_ERR_ARG;
-    }
-    if (attr->bootstrap == FERRY_BOOTSTRAP_UNIQUEID && !attr->id)
-        missing = "id";
-    if (attr->bootstrap == FERRY_BOOTSTRAP_FUNCTIONS &&
-        (!attr->functions || !attr->functions->allgather || !attr->functions->barrier))
-        missing = "functions";
-    if (missing && attr->n_pes > 1) {
-        fy_error_set(error, FERRY_ERR_ARG, NULL, "attribute %s is null", missing);
-        return FERRY_ERR_ARG;
-    }
-    place->rank = attr->rank;
-    place->n_pes = attr->n_pes;
-    place->id = attr->bootstrap == FERRY_BOOTSTRAP_UNIQUEID ? attr->id : NULL;
-    place->functions = attr->bootstrap == FERRY_BOOTSTRAP_FUNCTIONS ? attr->functions : NULL;
-    return FERRY_OK;
-}
-
-static int find_place(struct ferry_job *job, const ferry_attr_t *attr, struct place *place, struct ferry_error *error)
-{
-    if (attr->bootstrap == FERRY_BOOTSTRAP_ENV)
-        return place_from_environment(job, place, error);
-    if (attr->bootstrap == FERRY_BOOTSTRAP_UNIQUEID || attr->bootstrap == FERRY_BOOTSTRAP_FUNCTIONS)
-        return place_from_attributes(attr, place, error);
-    fy_error_set(error, FERRY_ERR_ARG, NULL, "attribute bootstrap is %d, which is none of enum ferry_bootstrap",
-                 attr->bootstrap);
-    return FERRY_ERR_ARG;
-}
-
-static int make_world(struct ferry_job *job, const struct place *place, struct ferry_error *error)
+static int make_world(struct ferry_job *job, const struct ferry_boot_place *place, struct ferry_error *error)
 {
     struct fy_world *world = &job->world;
     world->log = &job->log;
     world->errors = job->errors;
-    world->my_pe = (uint32_t)place->rank;
-    world->n_pes = (uint32_t)place->n_pes;
-    job->log.pe = place->rank;
+    world->my_pe = place->rank;
+    world->n_pes = place->n_pes;
+    job->node = place->node;
+    job->log.pe = (int)place->rank;
     world->call = fy_job_call;
     world->announce = fy_job_announce;
     world->endpoint = fy_job_endpoint;
@@ -193,14 +125,17 @@ static int select_transports(struct ferry_job *job, struct ferry_error *error)
     return rc;
 }
 
-static int meet(struct ferry_job *job, const struct place *place, struct ferry_error *error)
+static int meet(struct ferry_job *job, const struct fy_launch *launch, struct ferry_error *error)
 {
+    ferry_uniqueid_t id;
+    if (launch->place.id)
+        memcpy(id.bytes, launch->place.id, sizeof(id.bytes));
     struct fy_boot_config config = {
         .log = &job->log,
         .rank = job->world.my_pe,
         .n_pes = job->world.n_pes,
-        .id = place->id,
-        .functions = place->functions,
+        .id = launch->place.id ? &id : NULL,
+        .launch = launch,
         .interface_ = fy_options_string(&job->options, "interface"),
         .timeout = job->world.timeout,
         .peer_timeout = fy_options_seconds(&job->options, "peer_timeout"),
@@ -315,24 +250,34 @@ static int make_channels(struct ferry_job *job, struct ferry_error *error)
     return fy_job_same_fate(job, rc, "first contexts", error);
 }
 
+/* The launcher is needed until the PEs are connected, and not a moment longer. */
+static int gather(struct ferry_job *job, struct fy_launch *launch, int *selected, struct ferry_error *error)
+{
+    struct ferry_error meeting;
+    int rc = make_world(job, &launch->place, error);
+    if (rc == FERRY_OK) {
+        *selected = select_transports(job, error);
+        rc = meet(job, launch, &meeting);
+        if (rc != FERRY_OK && *selected == FERRY_OK)
+            *error = meeting;
+        else if (rc != FERRY_OK)
+            rc = *selected;
+    }
+    fy_launch_close(launch);
+    return rc;
+}
+
 static int join(struct ferry_job *job, const ferry_attr_t *attr, struct ferry_error *error)
 {
-    struct place place = {0};
-    int rc = read_options(job, attr, error);
+    struct fy_launch launch = {.log = &job->log, .source = &job->source, .options = &job->options, .attr = attr};
+    int selected, rc = read_options(job, attr, error);
+    launch.timeout = job->world.timeout;
     if (rc == FERRY_OK)
-        rc = find_place(job, attr, &place, error);
+        rc = fy_launch_open(&launch, error);
     if (rc == FERRY_OK)
-        rc = make_world(job, &place, error);
+        rc = gather(job, &launch, &selected, error);
     if (rc != FERRY_OK)
         return rc;
-    int selected = select_transports(job, error);
-    struct ferry_error meeting;
-    rc = meet(job, &place, &meeting);
-    if (rc != FERRY_OK) {
-        if (selected == FERRY_OK)
-            *error = meeting;
-        return selected != FERRY_OK ? selected : rc;
-    }
     rc = fy_job_agree(job, selected, error);
     if (rc == FERRY_OK)
         rc = open_transports(job, error);

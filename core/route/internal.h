@@ -24,6 +24,8 @@ int fy_search_list(const struct fy_route *route, struct fy_file **files, size_t 
 /* Nearest name in the folders; false: none is near. */
 bool fy_search_nearest(const struct fy_route *route, const char *name, char *nearest, size_t size);
 bool fy_name_valid(const char *name);
+/* The folder `installed` beside the library, or, if that is absent and this is a build tree, `built`. */
+bool fy_search_beside(const char *installed, const char *built, char *path, size_t size);
 
 /* ---- elf.c: is the file at `path` a complete shared object of this machine? Opened and closed here. */
 #define FY_ELF_SEGMENTS 256 /* a file with more program headers is refused */

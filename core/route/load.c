@@ -2,39 +2,12 @@
  * From a file to an accepted plugin: the symbol and its ABI major, read from the file; then dlopen, which runs
  * constructors; then the malformed ones. Setup thread. No function of the plugin's tables is called here. */
 #include "internal.h"
-#include <dlfcn.h>
-#include <link.h>
-#include <signal.h>
+#include "module.h"
 #include <stdio.h>
 #include <string.h>
 
 #define OLDEST_OTHER_MAJOR 0u
 #define NEWEST_OTHER_MAJOR 16u
-
-/* dlsym also looks into what the file depends on: a plugin linked to another plugin would pass for it. NULL: not its
- * own. */
-static const void *own_symbol(void *library, const char *name)
-{
-    struct link_map *mine = NULL, *theirs = NULL;
-    const void *address = dlsym(library, name);
-    Dl_info info;
-
-    if (!address || dlinfo(library, RTLD_DI_LINKMAP, &mine) != 0 ||
-        !dladdr1(address, &info, (void **)&theirs, RTLD_DL_LINKMAP))
-        return NULL;
-    return mine == theirs ? address : NULL;
-}
-
-/* Size of the object at `address` as its file states it; 0: not stated. */
-static size_t symbol_size(const void *address)
-{
-    const ElfW(Sym) *symbol = NULL;
-    Dl_info info;
-
-    if (!dladdr1(address, &info, (void **)&symbol, RTLD_DL_SYMENT) || !symbol || info.dli_saddr != address)
-        return 0;
-    return symbol->st_size;
-}
 
 static enum fy_outcome no_symbol(struct fy_transport *t)
 {
@@ -83,58 +56,14 @@ static enum fy_outcome check_file(struct fy_transport *t)
     return abi >> 16 == FERRY_TRANSPORT_ABI_MAJOR ? FY_FOUND : other_abi(t, abi);
 }
 
-/* Which package has a library that a plugin needs: Debian's name, and Fedora's where that differs. NULL: not known. */
-static const char *package_of(const char *why)
-{
-    static const struct {
-        const char *library, *package;
-    } known[] = {
-        {"libfabric.so.", "libfabric1 (Debian, Ubuntu) or libfabric (Fedora, RHEL)"},
-        {"libibverbs.so.", "libibverbs1 (Debian, Ubuntu) or libibverbs (Fedora, RHEL)"},
-        {"libucp.so.", "libucx0 (Debian, Ubuntu) or ucx (Fedora, RHEL)"},
-        {"libhwloc.so.", "libhwloc15 (Debian, Ubuntu) or hwloc-libs (Fedora, RHEL)"},
-    };
-
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (strncmp(why, known[i].library, strlen(known[i].library)) == 0)
-            return known[i].package;
-    return NULL;
-}
-
-/* What a plugin needs may come with constructors that install signal handlers: libpsm2, which Debian's libfabric needs, ends
- * the process on SIGTERM with status 1, as if it had not been killed. Handlers are the program's. */
-static void *open_quietly(const char *path)
-{
-    struct sigaction was[NSIG], is;
-    int known[NSIG];
-    void *library;
-
-    for (int i = 1; i < NSIG; i++)
-        known[i] = sigaction(i, NULL, &was[i]) == 0;
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    for (int i = 1; i < NSIG; i++)
-        if (known[i] && sigaction(i, NULL, &is) == 0 && is.sa_handler != was[i].sa_handler)
-            sigaction(i, &was[i], NULL);
-    return library;
-}
-
 static enum fy_outcome open_library(struct fy_transport *t)
 {
-    size_t length = strlen(t->path);
-    const char *why, *package;
+    char why[400];
 
-    t->library = open_quietly(t->path);
+    t->library = fy_module_open(t->path, why, sizeof(why));
     if (t->library)
         return FY_FOUND;
-    why = dlerror();
-    if (!why)
-        why = "no reason given";
-    /* The reason stands beside the path already. */
-    if (strncmp(why, t->path, length) == 0 && strncmp(why + length, ": ", 2) == 0)
-        why += length + 2;
-    package = package_of(why);
-    fy_candidate_refuse(t, FY_REFUSED_FILE, "it cannot be loaded: %s%s%s", why, package ? "; install the package " : "",
-                        package ? package : "");
+    fy_candidate_refuse(t, FY_REFUSED_FILE, "it cannot be loaded: %s", why);
     return t->outcome;
 }
 
@@ -153,7 +82,7 @@ static enum fy_outcome accept_name(struct fy_transport *t, const struct ferry_pl
 
 static enum fy_outcome accept(struct fy_transport *t, const struct ferry_plugin *plugin)
 {
-    size_t available = symbol_size(plugin);
+    size_t available = fy_module_symbol_size(plugin);
     char why[256];
 
     if (available > 0 && available < sizeof(plugin->abi) + sizeof(plugin->size)) {
@@ -180,6 +109,6 @@ enum fy_outcome fy_load(struct fy_transport *t)
 
     if (check_file(t) != FY_FOUND || open_library(t) != FY_FOUND)
         return t->outcome;
-    address = own_symbol(t->library, FERRY_PLUGIN_SYMBOL);
+    address = fy_module_symbol(t->library, FERRY_PLUGIN_SYMBOL);
     return address ? accept(t, address) : no_symbol(t);
 }

@@ -106,18 +106,27 @@ static bool is_folder(const char *path)
 
 /* An installation has ferry/plugins-v1 beside the library, a build tree has plugins. Never both: /usr/lib/plugins
  * belongs to somebody else. */
-static int add_beside(struct fy_route *route)
+bool fy_search_beside(const char *installed, const char *built, char *path, size_t size)
 {
-    char folder[400], installed[sizeof(((struct fy_file *)0)->path)], built[sizeof(installed)];
-    const char *choice = installed;
+    char folder[400], other[sizeof(((struct fy_file *)0)->path)];
 
     if (!own_folder(folder, sizeof(folder)))
+        return false;
+    snprintf(path, size, "%s/%s", folder, installed);
+    snprintf(other, sizeof(other), "%s/%s", folder, built);
+    if (!is_folder(path) && is_folder(other))
+        snprintf(path, size, "%s", other);
+    return true;
+}
+
+static int add_beside(struct fy_route *route)
+{
+    char installed[40], path[sizeof(((struct fy_file *)0)->path)];
+
+    snprintf(installed, sizeof(installed), "ferry/plugins-v%u", FERRY_TRANSPORT_ABI_MAJOR);
+    if (!fy_search_beside(installed, "plugins", path, sizeof(path)))
         return FERRY_OK;
-    snprintf(installed, sizeof(installed), "%s/ferry/plugins-v%u", folder, FERRY_TRANSPORT_ABI_MAJOR);
-    snprintf(built, sizeof(built), "%s/plugins", folder);
-    if (!is_folder(installed) && is_folder(built))
-        choice = built;
-    return add_folder(route, choice, strlen(choice), FY_COUNT(route->folders) - 1);
+    return add_folder(route, path, strlen(path), FY_COUNT(route->folders) - 1);
 }
 
 int fy_search_folders(struct fy_route *route)

@@ -61,19 +61,22 @@ FERRY_API int ferry_meeting_lost(ferry_meeting_t *meeting, int rank);
 /* Ends the thread; a job that stands goes on. No other call may use the meeting any more. */
 FERRY_API int ferry_meeting_close(ferry_meeting_t *meeting);
 
-/* The application's own way to exchange bytes, called by ferry_init and ferry_finalize in the calling thread only,
- * by all PEs in the same order. 0 is success. */
+/* The application's own way to exchange bytes, called by ferry_init in the calling thread only, by all PEs in the same order,
+ * and not after it has returned. 0 is success. */
 typedef struct ferry_bootstrap_functions {
     size_t size; /* sizeof */
     void *arg;
     /* all[i * length] = contribution of PE i */
     int (*allgather)(void *arg, const void *mine, void *all, size_t length);
     int (*barrier)(void *arg);
+    /* Why the latest call failed, for the message; NULL: no words for it. May itself be NULL. */
+    const char *(*reason)(void *arg);
 } ferry_bootstrap_functions_t;
 
 enum ferry_bootstrap {
-    /* FERRY_RANK, FERRY_SIZE, FERRY_ID, as ferry-run sets them; none of them: a job of 1. Under ferry-run a program may
-     * begin a job after the end of another. */
+    /* What FERRY_BOOTSTRAP names, else what the environment shows: FERRY_RANK, FERRY_SIZE, FERRY_ID, as ferry-run sets them;
+     * a launcher that speaks PMIx (mpirun, srun --mpi=pmix); nothing: a job of 1. A program may begin a job after the end of
+     * another. */
     FERRY_BOOTSTRAP_ENV = 0,
     FERRY_BOOTSTRAP_UNIQUEID = 1,  /* rank, n_pes and id below */
     FERRY_BOOTSTRAP_FUNCTIONS = 2  /* rank, n_pes and functions below */

@@ -131,7 +131,7 @@ static int my_barrier(void *arg)
 static void *function_pe(void *arg)
 {
     struct member *m = arg;
-    ferry_bootstrap_functions_t functions = {sizeof(functions), m, my_allgather, my_barrier};
+    ferry_bootstrap_functions_t functions = {.size = sizeof(functions), .arg = m, .allgather = my_allgather, .barrier = my_barrier};
     ferry_attr_t attr = {.size = sizeof(attr), .bootstrap = FERRY_BOOTSTRAP_FUNCTIONS, .rank = m->rank, .n_pes = m->exchange->n,
                          .functions = &functions};
     ferry_job_t *job;

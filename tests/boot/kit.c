@@ -111,14 +111,25 @@ struct fy_boot_config kit_config(struct kit_pe *pe)
     };
 }
 
+void kit_by_functions(struct fy_boot_config *config, struct fy_launch *launch, ferry_attr_t *attr,
+                      const ferry_bootstrap_functions_t *functions)
+{
+    *attr = (ferry_attr_t){.size = sizeof(*attr), .rank = (int)config->rank, .n_pes = (int)config->n_pes, .functions = functions};
+    *launch = (struct fy_launch){.attr = attr, .plugin = &fy_launch_functions};
+    launch->boot = (struct ferry_boot *)launch;
+    config->launch = launch;
+}
+
 static void *pe_main(void *arg)
 {
     struct kit_pe *pe = arg;
     struct kit_job *job = pe->job;
     ferry_bootstrap_functions_t functions = {.size = sizeof(functions), .arg = pe, .allgather = share_allgather};
     struct fy_boot_config config = kit_config(pe);
+    struct fy_launch launch;
+    ferry_attr_t attr;
     if (job->functions)
-        config.functions = &functions;
+        kit_by_functions(&config, &launch, &attr, &functions);
     double start = kit_now();
     pe->rc = fy_boot_start(&config, &pe->boot, &pe->error);
     pe->start_s = kit_now() - start;

@@ -5,6 +5,7 @@
 #define BOOT_KIT_H
 
 #include "job/boot_internal.h"
+#include "job/launch.h"
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <setjmp.h>
@@ -57,6 +58,9 @@ void kit_join(struct kit_job *job);
 void kit_run(struct kit_job *job);
 void kit_assert_good(struct kit_job *job);
 struct fy_boot_config kit_config(struct kit_pe *pe);
+/* Has the config meet by these functions; all four live as long as it is used. */
+void kit_by_functions(struct fy_boot_config *config, struct fy_launch *launch, ferry_attr_t *attr,
+                      const ferry_bootstrap_functions_t *functions);
 
 /* Notes the first failure. Returns `good`. */
 bool kit_expect(struct kit_pe *pe, bool good, const char *format, ...) __attribute__((format(printf, 3, 4)));

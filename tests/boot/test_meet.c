@@ -75,13 +75,16 @@ static void test_functions_bad(void **state)
     struct ferry_error error = {.size = sizeof(error)};
     struct fy_boot *boot;
     ferry_bootstrap_functions_t functions = {.size = sizeof(functions), .allgather = failing_allgather};
-    struct fy_boot_config config = {.rank = 0, .n_pes = 2, .functions = &functions, .timeout = 2, .peer_timeout = 2};
+    struct fy_boot_config config = {.rank = 0, .n_pes = 2, .timeout = 2, .peer_timeout = 2};
+    struct fy_launch launch;
+    ferry_attr_t attr;
+    kit_by_functions(&config, &launch, &attr, &functions);
     assert_int_equal(fy_boot_start(&config, &boot, &error), FERRY_ERR_BOOTSTRAP);
     assert_non_null(strstr(error.message, "7"));
     functions.allgather = swapping_allgather;
     assert_int_equal(fy_boot_start(&config, &boot, &error), FERRY_ERR_MISMATCH);
     assert_non_null(strstr(error.message, "PE 0's bytes in the place of PE 1"));
-    config.functions = NULL;
+    config.launch = NULL;
     assert_int_equal(fy_boot_start(&config, &boot, &error), FERRY_ERR_ARG);
     config.rank = 2;
     assert_int_equal(fy_boot_start(&config, &boot, &error), FERRY_ERR_ARG);

@@ -34,6 +34,9 @@ done
 for path in "$build"/plugins/*.so; do
     there "$lib/ferry/plugins-v1/$(basename "$path")"
 done
+for path in "$build"/bootstraps/*.so; do
+    [ ! -f "$path" ] || there "$lib/ferry/bootstraps-v1/$(basename "$path")"
+done
 for path in "$build"/tools/ferry-*; do
     if [ -f "$path" ] && [ -x "$path" ]; then
         there "$dest$prefix/bin/$(basename "$path")"

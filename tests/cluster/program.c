@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A PE of a job that a cluster's launcher started. usage: cluster_program hello | die RANK | late RANK SECONDS | again
+ * hello: who is there, and a word from everybody to everybody; again: the same in two jobs, one after the other; die: RANK is killed,
+ * the others say what they are told; late: RANK comes SECONDS later. One thread. */
+#include <ferry/ferry.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct ferry_error error = {.size = sizeof(error)};
+
+static int begin(ferry_job_t **job)
+{
+    ferry_attr_t attr = {.size = sizeof(attr), .error = &error};
+    int rc = ferry_init(&attr, job);
+    if (rc != FERRY_OK)
+        printf("refused %s peer %d: %s (%s)\n", ferry_status_string(rc), error.peer, error.message, error.hint);
+    return rc;
+}
+
+static int hello(ferry_job_t *job)
+{
+    int me = ferry_my_pe(job), n = ferry_n_pes(job), good = 1;
+    uint64_t *words = ferry_calloc(job, (size_t)n, sizeof(*words));
+    if (!words)
+        return 1;
+    for (int pe = 0; pe < n; pe++)
+        ferry_p(ferry_ctx_default(job), &words[me], (uint64_t)(100 + me), pe);
+    ferry_barrier(job);
+    for (int pe = 0; pe < n; pe++)
+        good = good && words[pe] == (uint64_t)(100 + pe);
+    for (int pe = 0; pe < n; pe++) {
+        ferry_path_t path = {.size = sizeof(path)};
+        if (ferry_path_get(job, pe, &path) == FERRY_OK && pe != me)
+            printf("path %d %d %s %s\n", me, pe, path.data, path.same_host ? "near" : "far");
+    }
+    printf("pe %d of %d: %s\n", me, n, good ? "all words right" : "wrong words");
+    fflush(stdout);
+    return ferry_finalize(job) == FERRY_OK && good ? 0 : 1;
+}
+
+static int die(ferry_job_t *job, int who)
+{
+    uint64_t *never = ferry_calloc(job, 1, sizeof(*never));
+    int me = ferry_my_pe(job);
+    if (!never)
+        return 1;
+    ferry_barrier(job);
+    if (me == who)
+        raise(SIGKILL);
+    int rc = ferry_wait_until(job, never, FERRY_CMP_NE, 0);
+    ferry_last_error(job, &error);
+    printf("survivor %d: %s peer %d: %s\n", me, ferry_status_string(rc), error.peer, error.message);
+    fflush(stdout);
+    ferry_finalize(job);
+    return rc == FERRY_ERR_PEER && error.peer == who ? 0 : 1;
+}
+
+/* The rank that the launcher gave, before there is a job. */
+static int launcher_rank(void)
+{
+    const char *text = getenv("PMIX_RANK");
+    text = text ? text : getenv("OMPI_COMM_WORLD_RANK");
+    text = text ? text : getenv("PMI_RANK");
+    return text ? atoi(text) : -1;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "hello";
+    ferry_job_t *job;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (strcmp(what, "late") == 0 && argc > 3 && launcher_rank() == atoi(argv[2]))
+        sleep((unsigned)atoi(argv[3]));
+    for (int i = 0; i < (strcmp(what, "again") == 0 ? 1 : 0); i++)
+        if (ferry_init(NULL, NULL) != FERRY_OK || hello(NULL) != 0)
+            return 1;
+    if (begin(&job) != FERRY_OK)
+        return 3;
+    if (strcmp(what, "die") == 0 && argc > 2)
+        return die(job, atoi(argv[2]));
+    return hello(job);
+}
