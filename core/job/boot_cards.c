@@ -10,28 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NETS 12
-
-/* What each PE gives. The first members stay where they are in all versions, so that versions can be told apart. */
-struct card {
-    char magic[8];
-    uint32_t protocol;
-    struct fy_identity self; /* addr: in the second round */
-    uint8_t secret[FERRY_SECRET_BYTES];
-    uint64_t job_id;
-    uint64_t host;
-    uint32_t given, n_nets; /* given: the user has named the interface */
-    struct fy_net nets[NETS];
-    int32_t status; /* not FERRY_OK: this PE cannot go on, */
-    char why[200];  /* because */
-};
-#define CARD_MAGIC "FERRYPE"
-
-static struct card card_new(const struct fy_boot *boot)
+static struct fy_card card_new(const struct fy_boot *boot)
 {
-    struct card card;
+    struct fy_card card;
     memset(&card, 0, sizeof(card));
-    memcpy(card.magic, CARD_MAGIC, sizeof(card.magic));
+    memcpy(card.magic, FY_CARD_MAGIC, sizeof(card.magic));
     card.protocol = FY_WIRE_PROTOCOL;
     card.self = boot->self;
     card.host = fy_host_number();
@@ -59,10 +42,10 @@ static int late(const struct fy_boot *boot, const struct fy_launch *launch, cons
 }
 
 /* NULL: good. */
-static const char *card_wrong(const struct fy_boot *boot, const struct card *card, uint32_t pe, const char *by, char *text,
+static const char *card_wrong(const struct fy_boot *boot, const struct fy_card *card, uint32_t pe, const char *by, char *text,
                               size_t size)
 {
-    if (memcmp(card->magic, CARD_MAGIC, sizeof(card->magic)) != 0)
+    if (memcmp(card->magic, FY_CARD_MAGIC, sizeof(card->magic)) != 0)
         snprintf(text, size, "%s gave other bytes for PE %u than it sent", by, pe);
     else if (card->protocol != FY_WIRE_PROTOCOL ||
              strncmp(card->self.version, FERRY_VERSION_STRING, sizeof(card->self.version)) != 0)
@@ -77,7 +60,7 @@ static const char *card_wrong(const struct fy_boot *boot, const struct card *car
     return text;
 }
 
-static int cards_check(const struct fy_boot *boot, const struct fy_launch *launch, const struct card *cards,
+static int cards_check(const struct fy_boot *boot, const struct fy_launch *launch, const struct fy_card *cards,
                        struct ferry_error *error)
 {
     char text[256], by[64] = "the application's allgather";
@@ -102,8 +85,8 @@ static int cards_check(const struct fy_boot *boot, const struct fy_launch *launc
 }
 
 /* One round. *all is the caller's to free. */
-static int exchange(struct fy_boot *boot, const struct fy_launch *launch, const struct card *mine, const char *step,
-                    uint64_t deadline, struct card **all, struct ferry_error *error)
+static int exchange(struct fy_boot *boot, const struct fy_launch *launch, const struct fy_card *mine, const char *step,
+                    uint64_t deadline, struct fy_card **all, struct ferry_error *error)
 {
     uint64_t now = fy_now_ns();
     double left = boot->timeout <= 0 ? 0 : deadline > now ? (double)(deadline - now) / 1e9 : 0.001;
@@ -125,7 +108,7 @@ static int exchange(struct fy_boot *boot, const struct fy_launch *launch, const 
     return rc;
 }
 
-static void cards_free(const struct fy_boot *boot, struct card *cards)
+static void cards_free(const struct fy_boot *boot, struct fy_card *cards)
 {
     if (cards)
         sodium_memzero(cards, boot->n * sizeof(*cards));
@@ -135,10 +118,10 @@ static void cards_free(const struct fy_boot *boot, struct card *cards)
 /* ------------------------------------------------------------------ networks */
 
 /* The same address on two hosts is one that each has made for itself, for containers and the like. */
-static bool has_net(const struct card *card, const struct card *first, uint32_t k, uint32_t *ip)
+static bool has_net(const struct fy_card *card, const struct fy_card *first, uint32_t k, uint32_t *ip)
 {
     const struct fy_net *net = &first->nets[k];
-    for (uint32_t i = 0; i < card->n_nets && i < NETS; i++) {
+    for (uint32_t i = 0; i < card->n_nets && i < FY_CARD_NETS; i++) {
         *ip = card->nets[i].ip;
         if (card->nets[i].mask == net->mask && (*ip & net->mask) == (net->ip & net->mask))
             return card->host == first->host || *ip != net->ip;
@@ -146,11 +129,11 @@ static bool has_net(const struct card *card, const struct card *first, uint32_t 
     return false;
 }
 
-static void net_text(const struct card *card, char *out, size_t size)
+static void net_text(const struct fy_card *card, char *out, size_t size)
 {
     size_t at = 0;
     snprintf(out, size, "none");
-    for (uint32_t i = 0; i < card->n_nets && i < NETS && at + 24 < size; i++) {
+    for (uint32_t i = 0; i < card->n_nets && i < FY_CARD_NETS && at + 24 < size; i++) {
         char ip[INET_ADDRSTRLEN];
         inet_ntop(AF_INET, &card->nets[i].ip, ip, sizeof(ip));
         at += (size_t)snprintf(out + at, size - at, "%s%s/%d", at ? ", " : "", ip, __builtin_popcount(card->nets[i].mask));
@@ -159,11 +142,11 @@ static void net_text(const struct card *card, char *out, size_t size)
 
 /* The first network of PE 0 in which everybody has an address, if not everybody was told which to take. All PEs judge the same
  * cards, so all come to the same. */
-static int choose_net(const struct fy_boot *boot, const struct card *cards, uint32_t *ip, struct ferry_error *error)
+static int choose_net(const struct fy_boot *boot, const struct fy_card *cards, uint32_t *ip, struct ferry_error *error)
 {
     char first[100], other[100];
     uint32_t lacking = 0, unread;
-    for (uint32_t i = 0; i < cards[0].n_nets && i < NETS; i++) {
+    for (uint32_t i = 0; i < cards[0].n_nets && i < FY_CARD_NETS; i++) {
         uint32_t pe = 0;
         while (pe < boot->n && has_net(&cards[pe], &cards[0], i, &unread))
             pe++;
@@ -180,7 +163,7 @@ static int choose_net(const struct fy_boot *boot, const struct card *cards, uint
     return FERRY_ERR_MISMATCH;
 }
 
-static int judge_networks(const struct fy_boot *boot, const struct card *cards, uint32_t *ip, struct ferry_error *error)
+static int judge_networks(const struct fy_boot *boot, const struct fy_card *cards, uint32_t *ip, struct ferry_error *error)
 {
     bool one_host = true, all_given = true, near = true;
     for (uint32_t pe = 0; pe < boot->n; pe++) {
@@ -195,7 +178,7 @@ static int judge_networks(const struct fy_boot *boot, const struct card *cards, 
     return choose_net(boot, cards, ip, error);
 }
 
-static void only_given(struct card *card, uint32_t ip)
+static void only_given(struct fy_card *card, uint32_t ip)
 {
     uint32_t n = card->n_nets;
     card->n_nets = 0;
@@ -211,13 +194,13 @@ int fy_exchange_networks(struct fy_boot *boot, const struct fy_boot_config *conf
                          struct ferry_error *error)
 {
     struct ferry_error own, other;
-    struct card mine = card_new(boot), *cards;
+    struct fy_card mine = card_new(boot), *cards;
     mine.status = fy_net_address(config->interface_, ip, &own);
     mine.given = !fy_net_auto(config->interface_) && config->interface_ && config->interface_[0];
     if (mine.status != FERRY_OK)
         snprintf(mine.why, sizeof(mine.why), "%.199s", own.message);
     mine.self.addr.ip = *ip;
-    mine.n_nets = fy_net_list(mine.nets, NETS);
+    mine.n_nets = fy_net_list(mine.nets, FY_CARD_NETS);
     if (mine.given)
         only_given(&mine, *ip);
     int rc = exchange(boot, config->launch, &mine, "exchange of networks", deadline, &cards, &other);
@@ -231,7 +214,7 @@ int fy_exchange_networks(struct fy_boot *boot, const struct fy_boot_config *conf
 /* ------------------------------------------------------------------ addresses */
 
 /* PEs of two hosts that all listen on loopback would each connect to whoever is at that port of their own host. */
-static int hosts_check(const struct fy_boot *boot, const struct card *cards, struct ferry_error *error)
+static int hosts_check(const struct fy_boot *boot, const struct fy_card *cards, struct ferry_error *error)
 {
     for (uint32_t pe = 1; pe < boot->n && fy_net_is_loopback(boot->table[0].ip); pe++) {
         if (cards[pe].host == cards[0].host)
@@ -248,7 +231,7 @@ int fy_exchange_addresses(struct fy_boot *boot, const struct fy_boot_config *con
                           struct ferry_error *error)
 {
     struct ferry_error reason = *error;
-    struct card mine = card_new(boot), *cards;
+    struct fy_card mine = card_new(boot), *cards;
     mine.status = own;
     if (own != FERRY_OK)
         snprintf(mine.why, sizeof(mine.why), "%.199s", reason.message);

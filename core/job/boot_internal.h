@@ -241,6 +241,24 @@ uint64_t fy_call_tick(struct fy_boot *boot, uint64_t now);
 /* Ends those that can no longer be answered: pe is gone (FY_NOBODY: all, the job was aborted). */
 void fy_call_end(struct fy_boot *boot, uint32_t pe, int status, const char *why);
 
+/* --- boot_cards.c */
+#define FY_CARD_NETS 12
+
+/* What each PE gives. The first members stay where they are in all versions, so that versions can be told apart. */
+struct fy_card {
+    char magic[8];
+    uint32_t protocol;
+    struct fy_identity self; /* addr: in the second round */
+    uint8_t secret[FERRY_SECRET_BYTES];
+    uint64_t job_id;
+    uint64_t host;
+    uint32_t given, n_nets; /* given: the user has named the interface */
+    struct fy_net nets[FY_CARD_NETS];
+    int32_t status; /* not FERRY_OK: this PE cannot go on, */
+    char why[200];  /* because */
+};
+#define FY_CARD_MAGIC "FERRYPE"
+
 /* --- boot_exchange.c: setup thread, before the control thread exists */
 /* The address to listen on: that by which the id's meeting is reached. */
 int fy_exchange_near(const ferry_uniqueid_t *id, uint32_t *ip, struct ferry_error *error);

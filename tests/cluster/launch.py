@@ -170,6 +170,9 @@ class Slurm:
             self.daemons.append((name, subprocess.Popen([*where, *argv], env=clean({"SLURM_CONF": self.path("slurm.conf")}), stdin=subprocess.DEVNULL, stdout=out,
                                                         stderr=subprocess.STDOUT, start_new_session=True)))
 
+    def ended(self):
+        return any(daemon.poll() is not None for _, daemon in self.daemons)
+
     def munge(self):
         with open(self.path("munge", "key"), "wb") as key:
             os.fchmod(key.fileno(), 0o600)
@@ -178,7 +181,7 @@ class Slurm:
         files = ["--%s=%s" % (option, self.path("munge", name)) for option, name in
                  (("key-file", "key"), ("socket", "socket"), ("pid-file", "pid"), ("log-file", "log"), ("seed-file", "seed"))]
         self.start("munged", ["munged", "--foreground", *files])
-        if not until(lambda: os.path.exists(self.path("munge", "socket"))):
+        if not until(lambda: os.path.exists(self.path("munge", "socket")) or self.ended()) or self.ended():
             raise Failed("munged does not start:\n" + self.logs())
 
     def begin(self):
@@ -197,7 +200,9 @@ class Slurm:
             for kind in ("spool", "tmp"):
                 os.makedirs(self.path(kind, host), exist_ok=True)
             self.start("slurmd." + host, ["slurmd", "-D", "-N", host, "-f", self.path("slurm.conf")], where)
-        if not until(lambda: self.say("sinfo", "-h", "-t", "idle", "-o", "%D").strip() == str(len(hosts) - 1)):
+        def up():
+            return self.say("sinfo", "-h", "-t", "idle", "-o", "%D").strip() == str(len(hosts) - 1)
+        if not until(lambda: up() or self.ended()) or self.ended():
             raise Failed("Slurm does not come up: %s\n%s" % (self.say("sinfo"), self.logs()))
 
     def env(self):
