@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define LOOK_S 1  /* how long the server is asked who has come */
+#define TAKE_S 10 /* what everybody has published is there when the fence is done; what is not, does not come */
 #define SLACK_S 2 /* how much later than the server this side gives up */
 
 /* One get under way. */
@@ -76,37 +77,35 @@ static int whole(double timeout)
 static int fence(struct ferry_boot *boot, double timeout, struct ferry_error *error)
 {
     struct latch *latch = latch_new(1, 1);
-    pmix_info_t info[2];
     pmix_proc_t all;
-    bool yes = true, done = true;
-    int seconds = whole(timeout);
     if (!latch) {
         pmix_fail(error, FERRY_ERR_NOMEM, NULL, "no memory for a fence");
         return FERRY_ERR_NOMEM;
     }
+    int seconds = latch->seconds = whole(timeout);
+    latch->collects = true;
     PMIX_LOAD_PROCID(&all, boot->me.nspace, PMIX_RANK_WILDCARD);
-    PMIX_INFO_LOAD(&info[0], PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
-    PMIX_INFO_LOAD(&info[1], PMIX_TIMEOUT, &seconds, PMIX_INT);
+    latch->all = all;
+    PMIX_INFO_LOAD(&latch->info[0], PMIX_COLLECT_DATA, &latch->collects, PMIX_BOOL);
+    PMIX_INFO_LOAD(&latch->info[1], PMIX_TIMEOUT, &latch->seconds, PMIX_INT);
     latch->pending = 1;
     latch->holders = 2;
-    pmix_status_t rc = PMIx_Fence_nb(&all, 1, info, seconds ? 2 : 1, fence_done, latch);
+    pmix_status_t rc = PMIx_Fence_nb(&latch->all, 1, latch->info, seconds ? 2 : 1, fence_done, latch);
     if (rc == PMIX_OPERATION_SUCCEEDED)
-        rc = PMIX_SUCCESS, fence_done(rc, latch);
+        fence_done(PMIX_SUCCESS, latch);
     else if (rc != PMIX_SUCCESS)
         fence_done(rc, latch);
-    done = latch_wait(latch, seconds ? seconds + SLACK_S : 0);
+    bool done = latch_wait(latch, seconds ? seconds + SLACK_S : 0);
     rc = done ? latch->status : PMIX_ERR_TIMEOUT;
     latch_release(latch);
-    if (rc == PMIX_SUCCESS)
+    /* Partly: somebody has ended, or has read what it wanted and is gone. What there is to read shows which. */
+    if (rc == PMIX_SUCCESS || rc == PMIX_ERR_PARTIAL_SUCCESS)
         return FERRY_OK;
-    if (rc == PMIX_ERR_TIMEOUT)
-        pmix_fail(error, FERRY_ERR_TIMEOUT, NULL, done ? "PMIx_Fence ran out of time" : "the PMIx server does not answer");
-    else if (rc == PMIX_ERR_PARTIAL_SUCCESS)
-        pmix_fail(error, FERRY_ERR_BOOTSTRAP, "see what the launcher says of them", "a process of the job ended, or left PMIx, before all PEs had met");
-    else
+    if (rc != PMIX_ERR_TIMEOUT)
         return pmix_failed(error, "PMIx_Fence", rc);
+    pmix_fail(error, FERRY_ERR_TIMEOUT, NULL, done ? "PMIx_Fence ran out of time" : "the PMIx server does not answer");
     error->library_status = rc;
-    return error->status;
+    return FERRY_ERR_TIMEOUT;
 }
 
 /* Asks for every PE's bytes at once. NULL: no memory. */
@@ -114,7 +113,6 @@ static struct latch *collect(struct ferry_boot *boot, const char *key, size_t le
 {
     struct latch *latch = latch_new(boot->n_pes, length);
     struct tap *taps = calloc(boot->n_pes, sizeof(*taps));
-    pmix_info_t info;
     if (!latch || !taps) {
         if (latch)
             latch_release(latch);
@@ -124,12 +122,13 @@ static struct latch *collect(struct ferry_boot *boot, const char *key, size_t le
     latch->taps = taps;
     latch->pending = boot->n_pes;
     latch->holders = boot->n_pes + 1;
-    PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &seconds, PMIX_INT);
+    latch->seconds = seconds;
+    PMIX_INFO_LOAD(&latch->info[0], PMIX_TIMEOUT, &latch->seconds, PMIX_INT);
     for (uint32_t pe = 0; pe < boot->n_pes; pe++) {
         pmix_proc_t proc;
         PMIX_LOAD_PROCID(&proc, boot->me.nspace, pe);
         taps[pe] = (struct tap){latch, pe};
-        pmix_status_t rc = PMIx_Get_nb(&proc, key, &info, seconds ? 1 : 0, got, &taps[pe]);
+        pmix_status_t rc = PMIx_Get_nb(&proc, key, latch->info, seconds ? 1 : 0, got, &taps[pe]);
         if (rc != PMIX_SUCCESS)
             got(rc, NULL, &taps[pe]);
     }
@@ -155,7 +154,8 @@ static int take(struct ferry_boot *boot, const char *key, void *all, size_t leng
     latch_release(latch);
     if (pe == boot->n_pes)
         return FERRY_OK;
-    pmix_fail(error, FERRY_ERR_BOOTSTRAP, NULL, "PMIx has not what PE %u published: %s", pe, PMIx_Error_string(rc));
+    pmix_fail(error, FERRY_ERR_BOOTSTRAP, "see what the launcher says of it", "PE %u ended, or left PMIx, before all PEs had met: %s", pe,
+              PMIx_Error_string(rc));
     error->library_status = rc;
     error->peer = (int32_t)pe;
     return FERRY_ERR_BOOTSTRAP;
@@ -186,6 +186,6 @@ int pmix_allgather(struct ferry_boot *boot, const void *mine, void *all, size_t 
     if (rc == FERRY_ERR_TIMEOUT)
         who_is_here(boot, key, arrived);
     if (rc == FERRY_OK)
-        rc = take(boot, key, all, length, whole(timeout), error);
+        rc = take(boot, key, all, length, timeout > 0 && timeout < TAKE_S ? whole(timeout) : TAKE_S, error);
     return rc;
 }

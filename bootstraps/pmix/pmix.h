@@ -37,6 +37,11 @@ struct latch {
     size_t length;
     uint8_t *got;         /* per PE: 1, arrived */
     void *taps;           /* gather.c's */
+    /* What a call is given is read until its callback comes. */
+    pmix_info_t info[2];
+    pmix_proc_t all;
+    bool collects;
+    int seconds;
 };
 struct latch *latch_new(uint32_t n_pes, size_t length);
 void latch_release(struct latch *latch);

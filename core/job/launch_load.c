@@ -49,6 +49,8 @@ static int locate(const struct fy_launch *launch, const char *name, char *path, 
     fy_source_get(launch->source, "FERRY_BOOTSTRAP", &origin);
     if (getauxval(AT_SECURE) != 0 && origin == FY_ORIGIN_ENVIRONMENT)
         return refuse(error, FERRY_ERR_CONFIG, "", path, "a program with raised privileges takes no path from its environment");
+    if (access(path, F_OK) != 0)
+        return refuse(error, FERRY_ERR_NOT_FOUND, strrchr(path, '/') + 1, path, "there is no such file");
     return FERRY_OK;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A PE of a job that a cluster's launcher started. usage: cluster_program hello | die RANK | late RANK SECONDS | again
- * hello: who is there, and a word from everybody to everybody; again: the same in two jobs, one after the other; die: RANK is killed,
- * the others say what they are told; late: RANK comes SECONDS later. One thread. */
+ * A PE of a job that a cluster's launcher started. hello: who is there, and a word from everybody to everybody; again: the same in two
+ * jobs, one after the other; die: RANK is killed, the others say what they are told; late: RANK comes SECONDS later; quit: RANK ends
+ * when it has found its launcher, before the PEs meet; after: works on when the file FOLDER/go is there. One thread.
+ * usage: cluster_program hello | again | die RANK | late RANK SECONDS | quit RANK | after FOLDER */
 #include <ferry/ferry.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -21,12 +22,23 @@ static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
     int n = vsnprintf(line, sizeof(line) - 1, format, args);
     va_end(args);
     if (n > 0 && write(STDOUT_FILENO, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1) < 0)
-        exit(9);
+        return; /* who launched this is gone */
 }
 
-static int begin(ferry_job_t **job)
+/* The line that says which bootstrap was chosen comes between the launcher's server and the meeting of the PEs. */
+static void quit_log(void *arg, int level, const char *line)
 {
-    ferry_attr_t attr = {.size = sizeof(attr), .error = &error};
+    (void)arg, (void)level;
+    if (!strstr(line, "bootstrap pmix"))
+        return;
+    usleep(500000); /* the others are likely to wait by then; either is a case */
+    _exit(0);
+}
+
+static int begin(ferry_job_t **job, int quits)
+{
+    static const char *const options[] = {"FERRY_LOG=info", NULL};
+    ferry_attr_t attr = {.size = sizeof(attr), .error = &error, .log = quits ? quit_log : NULL, .options = quits ? options : NULL};
     int rc = ferry_init(&attr, job);
     if (rc != FERRY_OK)
         say("refused %s peer %d: %s (%s)\n", ferry_status_string(rc), error.peer, error.message, error.hint);
@@ -78,6 +90,31 @@ static int launcher_rank(void)
     return text ? atoi(text) : -1;
 }
 
+static int touch(const char *folder, const char *name, int me)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s/%s.%d", folder, name, me);
+    FILE *file = fopen(path, "w");
+    return file ? fclose(file) : 1;
+}
+
+/* The launcher may be gone by then, and with it who reads what this PE prints. */
+static int after(ferry_job_t *job, const char *folder)
+{
+    char path[512];
+    int me = ferry_my_pe(job);
+    signal(SIGPIPE, SIG_IGN);
+    snprintf(path, sizeof(path), "%s/go", folder);
+    if (touch(folder, "ready", me) != 0)
+        return 1;
+    for (int i = 0; access(path, F_OK) != 0; i++) {
+        if (i == 6000)
+            return 1;
+        usleep(20000);
+    }
+    return hello(job) == 0 ? touch(folder, "done", me) : 1;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "hello";
@@ -87,8 +124,11 @@ int main(int argc, char **argv)
     for (int i = 0; i < (strcmp(what, "again") == 0 ? 1 : 0); i++)
         if (ferry_init(NULL, NULL) != FERRY_OK || hello(NULL) != 0)
             return 1;
-    if (begin(&job) != FERRY_OK)
+    int quits = strcmp(what, "quit") == 0 && argc > 2 && launcher_rank() == atoi(argv[2]);
+    if (begin(&job, quits) != FERRY_OK)
         return 3;
+    if (strcmp(what, "after") == 0 && argc > 2)
+        return after(job, argv[2]);
     if (strcmp(what, "die") == 0 && argc > 2)
         return die(job, atoi(argv[2]));
     return hello(job);
