@@ -123,6 +123,8 @@ void run_reap(struct run_job *job);
 void run_take_stops(struct run_job *job);
 /* Reads the signals that came, passes them on. */
 void run_take_signals(struct run_job *job);
+/* SIGUSR1 (run_report.c): has a report made. False: the program uses the signal itself. */
+bool run_report(struct run_job *job);
 /* Moves on to ending the job when a deadline has passed. */
 void run_check_deadlines(struct run_job *job);
 /* Nobody reads standard output any more: ends the job. */

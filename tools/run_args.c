@@ -25,7 +25,8 @@ static const struct argp_option option_rows[] = {
 static const char doc[] =
     "Starts the PEs of a Ferry job on this machine.\v"
     "Each process gets FERRY_RANK, FERRY_SIZE and FERRY_ID. Process 0 has the standard input of ferry-run, the others "
-    "have none. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are passed on. The exit status "
+    "have none. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are passed on; "
+    "SIGUSR1 prints a report of what the PEs wait for instead, if the program would be ended by it. The exit status "
     "is 0 if all ended with 0, else that of the first that failed, 128 + N if signal N killed it (which counts before "
     "a failure half a second earlier); 127 if the program "
     "was not found, 126 if it could not be run, 124 after --timeout, 141 if who reads standard output left, which ends "

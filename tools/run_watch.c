@@ -169,6 +169,8 @@ static void take_signal(struct run_job *job, int number)
         job->give_up = job->give_up || number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
         return;
     }
+    if (number == SIGUSR1 && run_report(job))
+        return;
     run_signal_all(job, number);
     if (number == SIGTSTP)
         raise(SIGSTOP); /* the shell wants to see us stopped; its SIGCONT is passed on */

@@ -106,7 +106,7 @@ int ferry_pe_alive(ferry_job_t *job, int pe)
     return !atomic_load(&job->world.peers[pe].dead);
 }
 
-static void add_counters(ferry_stats_t *out, const struct fy_counters *c)
+static void add_counters(ferry_stats_t *out, const struct ferry_counters *c)
 {
     const struct {
         uint64_t *to;

@@ -62,17 +62,16 @@ static int wait_for(ferry_job_t *job, const struct look *look, bool vector, cons
     int rc = check(job, look, vector, call);
     if (rc != FERRY_OK)
         return rc;
-    const struct fy_waiter waiter = {&job->world, NULL, -1, call};
+    const struct fy_waiter waiter = {&job->world, NULL, -1, call, 0};
     struct fy_backoff backoff = fy_wait_start(&job->world);
-    for (;;) {
-        if (satisfied(look)) {
-            fy_fence_seen(&job->world.applied);
-            return FERRY_OK;
-        }
-        if (rc != FERRY_OK)
-            return rc; /* looked once more after the verdict: what the dead had sent counts */
+    bool there;
+    while (!(there = satisfied(look)) && rc == FERRY_OK) /* once more after the verdict: what the dead had sent counts */
         rc = fy_wait_turn(&waiter, &backoff);
-    }
+    fy_wait_over(&job->world, &backoff);
+    if (!there)
+        return rc;
+    fy_fence_seen(&job->world.applied);
+    return FERRY_OK;
 }
 
 static int test_for(ferry_job_t *job, const struct look *look, bool vector, const char *call)

@@ -9,7 +9,7 @@ int ferry_wait_until(ferry_job_t *job, const uint64_t *word, int cmp, uint64_t v
     if (!job)
         return FERRY_ERR_STATE;
     int rc = fy_api_words(job, word, 1, cmp, "ferry_wait_until");
-    const struct fy_waiter waiter = {&job->world, NULL, -1, "ferry_wait_until"};
+    const struct fy_waiter waiter = {&job->world, NULL, -1, "ferry_wait_until", 0};
     return rc == FERRY_OK ? fy_wait_word(&waiter, word, cmp, value) : rc;
 }
 

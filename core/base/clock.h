@@ -39,6 +39,8 @@ static inline void fy_cpu_relax(void)
 #define FY_YIELD 2000u
 struct fy_backoff {
     uint32_t rounds;
+    uint32_t looks; /* moments to look so far, as far as fy_wait_tell counts them; */
+    uint32_t told;  /* and 1 + where the page tells of this wait, 0: nowhere */
 };
 bool fy_backoff(struct fy_backoff *backoff);
 

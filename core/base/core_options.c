@@ -45,6 +45,11 @@ const struct ferry_option fy_core_options[] = {
     {"proxy_sleep", FERRY_OPTION_SECONDS, 0, "0.1ms", NULL,
      "Seconds that a proxy thread sleeps between looks when it has had no work for long; a command waits that long at most. 0: "
      "it never sleeps."},
+    {"counters_page", FERRY_OPTION_BOOL, 0, "yes", NULL,
+     "Whether other processes of the same user can read this PE's counters, and ask it for a report: ferry-top shows it."},
+    {"stall_seconds", FERRY_OPTION_SECONDS, 0, "0", NULL,
+     "Seconds that a call may wait until the job's state is reported, with the PE that the others wait for; nothing is ended. "
+     "0: no report."},
     {"gpu", FERRY_OPTION_STRING, 0, "", NULL,
      "PCI address of the GPU that this PE works with, as 0000:3b:00.0: transports take a device near it; empty: near the "
      "PE's cores."},

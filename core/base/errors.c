@@ -24,6 +24,7 @@ struct fy_errors {
     struct entry *entries;
     size_t n, capacity;
     struct ferry_error job;
+    uint64_t n_recorded;
 };
 
 /* Belongs to the thread, not to the process: set once, before its first use, and never changed. */
@@ -127,6 +128,7 @@ int fy_errors_thread(struct fy_errors *errors, const struct ferry_error *record)
 
     pthread_mutex_lock(&errors->lock);
     struct entry *entry = find(errors, thread);
+    errors->n_recorded++;
     if (!entry)
         entry = add(errors, thread);
     if (entry) {
@@ -143,8 +145,17 @@ int fy_errors_thread(struct fy_errors *errors, const struct ferry_error *record)
 void fy_errors_job(struct fy_errors *errors, const struct ferry_error *record)
 {
     pthread_mutex_lock(&errors->lock);
+    errors->n_recorded++;
     keep(&errors->job, record);
     pthread_mutex_unlock(&errors->lock);
+}
+
+uint64_t fy_errors_count(struct fy_errors *errors)
+{
+    pthread_mutex_lock(&errors->lock);
+    uint64_t n = errors->n_recorded;
+    pthread_mutex_unlock(&errors->lock);
+    return n;
 }
 
 static void give(struct ferry_error *out, const struct ferry_error *record)

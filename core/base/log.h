@@ -37,6 +37,8 @@ void fy_errors_destroy(struct fy_errors *errors);
 int fy_errors_thread(struct fy_errors *errors, const struct ferry_error *record);
 /* Records a failure that belongs to no call; the first one of a PE is kept per peer by who calls this. */
 void fy_errors_job(struct fy_errors *errors, const struct ferry_error *record);
+/* Failures recorded so far, of any thread or of none. */
+uint64_t fy_errors_count(struct fy_errors *errors);
 /* The calling thread's latest, else the job's latest, else FERRY_OK. Copies at most out->size bytes. */
 void fy_errors_last(struct fy_errors *errors, struct ferry_error *out);
 

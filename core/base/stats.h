@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Counters. Each channel has its own cache-aligned block, written only by the thread that uses the channel.
- * Readers add the blocks up; they may lag, never tear: every counter is one aligned 64-bit word. */
+ * Counters. Each channel has its own cache-aligned block, written only by the thread that uses the channel, in a page that
+ * others can read (page.c). They may lag, never tear: every counter is one aligned 64-bit word. */
 #ifndef FY_BASE_STATS_H
 #define FY_BASE_STATS_H
 
-#include <stdint.h>
-
-struct fy_counters {
-    uint64_t puts, gets, atomics, signals;
-    uint64_t bytes_put, bytes_got;
-    uint64_t fences, fenced_operations, drains;
-    uint64_t quiets, again;
-    uint64_t mailed;
-} __attribute__((aligned(64)));
+#include <ferry/page.h>
 
 /* The only writer adds. An aligned word is written whole, and every call of the library ends the compiler's liberty to keep
  * it in a register; so a plain addition does, in one instruction where relaxed atomics take three. The thread sanitizer

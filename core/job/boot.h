@@ -21,6 +21,8 @@ struct fy_boot_events {
                  size_t *reply_size);
     /* Once per PE that closed its job while this one goes on. */
     void (*left)(void *arg, uint32_t pe);
+    /* Now and then, if it is set; returns when to call again. */
+    uint64_t (*tick)(void *arg, uint64_t now);
 };
 
 #define FY_BOOT_MESSAGE_MAX 4096u /* request or reply of fy_boot_call */

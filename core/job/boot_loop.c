@@ -246,6 +246,10 @@ static uint64_t tick_all(struct fy_boot *boot, uint64_t now)
     uint64_t due[] = {conns_tick(boot, now),   fy_tree_tick(boot, now),  fy_fail_tick(boot, now),
                       fy_live_tick(boot, now), fy_place_tick(boot, now), fy_call_tick(boot, now)};
     uint64_t first = boot->leaving ? boot->leave_until : UINT64_MAX;
+    if (boot->events.tick && !boot->leaving) {
+        uint64_t next = boot->events.tick(boot->events.arg, now);
+        first = next < first ? next : first;
+    }
     for (size_t i = 0; i < sizeof(due) / sizeof(due[0]); i++)
         first = due[i] < first ? due[i] : first;
     return first;

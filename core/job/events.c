@@ -70,7 +70,7 @@ void fy_job_transport_error(void *arg, const struct ferry_error *record)
     tell(job, record);
 }
 
-void fy_job_retire(void *arg, const struct fy_counters *counters)
+void fy_job_retire(void *arg, const struct ferry_counters *counters)
 {
     struct ferry_job *job = arg;
     uint64_t *sum = (uint64_t *)&job->retired;

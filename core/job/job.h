@@ -12,6 +12,7 @@
 #include "../proxy/proxy.h"
 #include "../route/route.h"
 #include "boot.h"
+#include "report.h"
 
 struct ferry_job {
     struct fy_world world;
@@ -51,7 +52,10 @@ struct ferry_job {
     ferry_error_handler_t handler;
     void *handler_arg;
 
-    struct fy_counters retired; /* of destroyed contexts; guarded by world.lock */
+    struct fy_look_job look;    /* the control thread's */
+    struct fy_report report;
+
+    struct ferry_counters retired; /* of destroyed contexts; guarded by world.lock */
 };
 
 /* job_init.c, job_final.c: what ferry_init and ferry_finalize do. */
@@ -81,6 +85,7 @@ int fy_job_call(void *job, uint32_t pe, const void *request, size_t size, void *
                 struct ferry_error *error);
 int fy_job_key(void *job, uint32_t pe, uint32_t segment, uint32_t t, void *key, size_t capacity, size_t *size,
                struct ferry_error *error);
+int fy_job_ask_state(struct ferry_job *job, uint32_t pe, struct fy_state *state, size_t *size, double timeout, struct ferry_error *error);
 int fy_job_announce(void *job, uint32_t pe, struct ferry_error *error);
 int fy_job_serve(void *job, uint32_t from, uint32_t type, const void *request, size_t size, void *reply, size_t capacity,
                  size_t *reply_size);
@@ -99,7 +104,7 @@ void fy_job_aborted(void *job, uint32_t by, int code);
 void fy_job_deliver(void *job, uint32_t from, uint64_t data);
 void fy_job_transport_error(void *job, const struct ferry_error *record);
 /* Adds the counters of a context that ends to the job's. */
-void fy_job_retire(void *job, const struct fy_counters *counters);
+void fy_job_retire(void *job, const struct ferry_counters *counters);
 
 /* service.c: the thread that serves targets and moves operations along, for transports that want it. */
 int fy_job_service_start(struct ferry_job *job, struct ferry_error *error);

@@ -10,6 +10,7 @@
 
 void fy_job_release(struct ferry_job *job)
 {
+    fy_report_close(&job->report); /* its thread looks at everything, and asks others */
     if (job->proxy) /* before anything that it uses */
         fy_proxy_destroy(job->proxy, false);
     fy_job_service_stop(job);
@@ -30,6 +31,8 @@ void fy_job_release(struct ferry_job *job)
     for (char **o = job->overrides; o && *o; o++)
         free(*o);
     free(job->overrides);
+    fy_page_destroy(&job->world.page);
+    free(job->look.channels);
     free(job->world.channels);
     free(job->world.peers);
     free(job->endpoints);
@@ -42,6 +45,7 @@ void fy_job_release(struct ferry_job *job)
     pthread_mutex_destroy(&job->world.setup);
     pthread_mutex_destroy(&job->world.serving);
     pthread_mutex_destroy(&job->handler_lock);
+    pthread_mutex_destroy(&job->report.lock);
     sodium_memzero(job->secret, sizeof(job->secret));
     free(job);
 }
@@ -78,10 +82,12 @@ int fy_job_finalize(struct ferry_job *job)
         result = quiet;
     struct ferry_error error;
     int rc = fy_world_check(&job->world, -2, "finalize");
+    uint32_t told = fy_page_wait(&job->world.page, -1, -1, "finalize");
     if (rc == FERRY_OK)
         rc = fy_boot_barrier(job->boot, "finalize", 0, &error);
     if (rc == FERRY_OK && job->world.serves)
         rc = quiet_service(job, &error);
+    fy_page_wait_over(&job->world.page, told);
     if (result == FERRY_OK)
         result = rc;
     fy_job_release(job);

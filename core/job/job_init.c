@@ -4,6 +4,7 @@
 #include "job.h"
 #include "launch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,6 +72,7 @@ static int read_options(struct ferry_job *job, const ferry_attr_t *attr, struct 
                      "FERRY_GPU is '%.40s', which is no PCI address like 0000:3b:00.0", gpu);
         return FERRY_ERR_CONFIG;
     }
+    job->look.stall = fy_options_seconds(&job->options, "stall_seconds");
     job->world.queue_bytes = (uint64_t)fy_options_number(&job->options, "queue_bytes");
     job->world.user_channels = (uint32_t)fy_options_number(&job->options, "channels");
     job->world.max_channels = job->world.user_channels + 2; /* the barrier has one of its own, and the mailbox */
@@ -93,8 +95,13 @@ static int make_world(struct ferry_job *job, const struct ferry_boot_place *plac
     world->arg = job;
     world->peers = calloc(world->n_pes, sizeof(*world->peers));
     world->channels = calloc(world->max_channels, sizeof(*world->channels));
-    if (!world->peers || !world->channels)
+    job->look.channels = calloc(world->max_channels, sizeof(*job->look.channels));
+    if (!world->peers || !world->channels || !job->look.channels)
         return no_memory(error, "the table of pes");
+    if (!fy_page_create(&world->page, world->max_channels, fy_options_number(&job->options, "counters_page") != 0))
+        return no_memory(error, "the page of counters");
+    if (world->page.fd < 0)
+        fy_log(&job->log, FERRY_LOG_DEBUG, "ferry-top does not see this PE: no page of counters that others can read");
     atomic_store(&world->last_dead, -1);
     return FERRY_OK;
 }
@@ -139,7 +146,7 @@ static int meet(struct ferry_job *job, const struct fy_launch *launch, struct fe
         .interface_ = fy_options_string(&job->options, "interface"),
         .timeout = job->world.timeout,
         .peer_timeout = fy_options_seconds(&job->options, "peer_timeout"),
-        .events = {job, fy_job_dead, fy_job_aborted, fy_job_serve, fy_job_left},
+        .events = {job, fy_job_dead, fy_job_aborted, fy_job_serve, fy_job_left, fy_job_tick},
     };
     int rc = fy_boot_start(&config, &job->boot, error);
     if (rc == FERRY_OK)
@@ -169,7 +176,10 @@ static int heap_allgather(void *arg, const void *mine, void *all, size_t length,
                           struct ferry_error *error)
 {
     struct ferry_job *job = arg;
-    return fy_boot_allgather(job->boot, mine, all, length, step, job->running ? 0 : job->world.timeout, error);
+    uint32_t told = fy_page_wait(&job->world.page, -1, -1, step);
+    int rc = fy_boot_allgather(job->boot, mine, all, length, step, job->running ? 0 : job->world.timeout, error);
+    fy_page_wait_over(&job->world.page, told);
+    return rc;
 }
 
 static int heap_transport_of(void *arg, uint32_t pe)
@@ -290,6 +300,19 @@ static int join(struct ferry_job *job, const ferry_attr_t *attr, struct ferry_er
     return rc;
 }
 
+/* From here on others may read the page. */
+static void show(struct ferry_job *job)
+{
+    struct ferry_page *head = job->world.page.head;
+    size_t n = 0;
+    head->pe = (int32_t)job->world.my_pe;
+    head->n_pes = job->world.n_pes;
+    head->job = job->job_id;
+    for (size_t i = 0; i < job->route->n_chosen && n < sizeof(head->transports); i++)
+        n += (size_t)snprintf(head->transports + n, sizeof(head->transports) - n, "%s%s", i ? "," : "", job->route->chosen[i]->name);
+    __atomic_store_n(&head->magic, FERRY_PAGE_MAGIC, __ATOMIC_RELEASE);
+}
+
 /* Recursive, since a handler may abort the job, or set another handler. */
 static void handler_lock_init(pthread_mutex_t *lock)
 {
@@ -311,6 +334,7 @@ int fy_job_init(const ferry_attr_t *attr, struct ferry_job **out)
         pthread_mutex_init(&job->world.setup, NULL);
         pthread_mutex_init(&job->world.serving, NULL);
         handler_lock_init(&job->handler_lock);
+        fy_report_init(&job->report);
         rc = fy_errors_create(&job->errors);
     }
     if (rc == FERRY_OK)
@@ -323,6 +347,7 @@ int fy_job_init(const ferry_attr_t *attr, struct ferry_job **out)
         memcpy(attr->error, &error, error.size);
     }
     if (rc == FERRY_OK) {
+        show(job);
         job->running = true;
         *out = job;
         return rc;

@@ -12,7 +12,7 @@ static void *service_main(void *arg)
 {
     struct ferry_job *job = arg;
     /* It never spins: on a core that it shares with a thread that looks for what it is to bring, that would be for nothing. */
-    struct fy_backoff backoff = {FY_SPIN};
+    struct fy_backoff backoff = {.rounds = FY_SPIN};
     uint64_t seen = 0;
     while (!atomic_load(&job->service_stop)) {
         /* A thread that waits serves itself. On one core this one would be stopped in the middle, as a rule with the transport

@@ -14,6 +14,7 @@
 #define CALL_CONNECT 1u
 #define CALL_KEY 2u
 #define CALL_MAIL 3u
+#define CALL_STATE 4u
 
 struct record {
     struct fy_blob blob;
@@ -177,7 +178,10 @@ int fy_job_call(void *arg, uint32_t pe, const void *request, size_t size, void *
                 struct ferry_error *error)
 {
     struct ferry_job *job = arg;
-    return fy_boot_call(job->boot, pe, CALL_CONNECT, request, size, reply, capacity, reply_size, job->world.timeout, error);
+    uint32_t told = fy_page_wait(&job->world.page, (int)pe, -1, "connecting");
+    int rc = fy_boot_call(job->boot, pe, CALL_CONNECT, request, size, reply, capacity, reply_size, job->world.timeout, error);
+    fy_page_wait_over(&job->world.page, told);
+    return rc;
 }
 
 int fy_job_key(void *arg, uint32_t pe, uint32_t segment, uint32_t t, void *key, size_t capacity, size_t *size,
@@ -186,7 +190,9 @@ int fy_job_key(void *arg, uint32_t pe, uint32_t segment, uint32_t t, void *key, 
     struct ferry_job *job = arg;
     const uint32_t request[2] = {segment, t};
     struct ferry_error why = {.size = sizeof(why)};
+    uint32_t told = fy_page_wait(&job->world.page, (int)pe, -1, "asking for a key");
     int rc = fy_boot_call(job->boot, pe, CALL_KEY, request, sizeof(request), key, capacity, size, job->world.timeout, &why);
+    fy_page_wait_over(&job->world.page, told);
     if (rc == FERRY_OK)
         return rc;
     fy_error_set(error, rc, why.hint, "pe %u gives no key for segment %u: %s", pe, segment, why.message);
@@ -200,12 +206,29 @@ int fy_job_announce(void *arg, uint32_t pe, struct ferry_error *error)
     struct ferry_error why = {.size = sizeof(why)};
     char none;
     size_t size;
+    uint32_t told = fy_page_wait(&job->world.page, (int)pe, -1, "opening a mailbox");
     int rc = fy_boot_call(job->boot, pe, CALL_MAIL, "", 0, &none, 0, &size, job->world.timeout, &why);
+    fy_page_wait_over(&job->world.page, told);
     if (rc == FERRY_OK)
         return rc;
     fy_error_set(error, rc, why.hint, "pe %u does not open its mailbox: %s", pe, why.message);
     error->peer = (int32_t)pe;
     return rc;
+}
+
+int fy_job_ask_state(struct ferry_job *job, uint32_t pe, struct fy_state *state, size_t *size, double timeout, struct ferry_error *error)
+{
+    _Static_assert(sizeof(*state) <= FY_BOOT_MESSAGE_MAX, "a state is one message");
+    return fy_boot_call(job->boot, pe, CALL_STATE, "", 0, state, sizeof(*state), size, timeout, error);
+}
+
+static int serve_state(struct ferry_job *job, void *reply, size_t capacity, size_t *reply_size)
+{
+    if (capacity < sizeof(struct fy_state) || !job->look.channels)
+        return FERRY_ERR_STATE;
+    fy_job_state(job, reply);
+    *reply_size = sizeof(struct fy_state);
+    return FERRY_OK;
 }
 
 static int serve_connect(struct ferry_job *job, uint32_t from, const void *request, size_t size, void *reply, size_t capacity,
@@ -247,5 +270,7 @@ int fy_job_serve(void *arg, uint32_t from, uint32_t type, const void *request, s
         return serve_key(job, request, size, reply, capacity, reply_size);
     if (type == CALL_MAIL)
         return fy_mail_open(&job->world, from);
+    if (type == CALL_STATE)
+        return serve_state(job, reply, capacity, reply_size);
     return FERRY_ERR_UNSUPPORTED;
 }

@@ -152,19 +152,21 @@ static int open_on_lanes(struct ferry_ctx *ctx, struct ferry_error *error)
     return FERRY_OK;
 }
 
+/* They are the last member; what follows in their page is not the channel's. */
+#define COUNTERS offsetof(struct ferry_ctx, counters)
+
 static struct ferry_ctx *channel_allocate(struct fy_world *world)
 {
-    struct ferry_ctx *ctx = aligned_alloc(64, sizeof(*ctx));
+    struct ferry_ctx *ctx = fy_page_object(&world->page, COUNTERS);
     if (!ctx)
         return NULL;
-    memset(ctx, 0, sizeof(*ctx));
     ctx->flows = calloc(world->n_pes, sizeof(*ctx->flows));
     ctx->listed = calloc(world->n_pes, sizeof(*ctx->listed));
     if (ctx->flows && ctx->listed)
         return ctx;
     free(ctx->flows);
     free(ctx->listed);
-    free(ctx);
+    fy_page_release(&world->page, ctx, COUNTERS);
     return NULL;
 }
 
@@ -173,7 +175,7 @@ static void channel_release(struct ferry_ctx *ctx)
     pthread_mutex_destroy(&ctx->lock);
     free(ctx->flows);
     free(ctx->listed);
-    free(ctx);
+    fy_page_release(&ctx->world->page, ctx, COUNTERS);
 }
 
 /* Takes a free id; the channel is visible to alarms from then on. */
@@ -225,6 +227,7 @@ int fy_channel_create(struct fy_world *world, bool shared, bool internal, struct
         channel_release(ctx);
         return rc;
     }
+    fy_page_share(&world->page, ctx, COUNTERS, ctx->id);
     rc = open_on_lanes(ctx, error);
     if (rc < 0) {
         channel_delist(ctx);

@@ -6,6 +6,7 @@
 
 #include "../base/clock.h"
 #include "../base/log.h"
+#include "../base/page.h"
 #include "../base/stats.h"
 #include "../memory/memory.h"
 #include "../route/route.h"
@@ -77,6 +78,7 @@ struct fy_world {
     const struct fy_log *log;
     struct fy_errors *errors;
     uint32_t my_pe, n_pes, max_channels;
+    struct fy_page page; /* what others see of this PE; memory that is there whether or not it is seen */
     struct fy_heap *heap;
     struct fy_transport *const *transports;
     struct fy_lane lanes[FY_MAX_TRANSPORTS];
@@ -145,7 +147,6 @@ struct ferry_ctx {
     uint32_t limited;    /* the core bounds what is in flight */
     uint32_t direct;     /* 1: some peer's memory may be reached by direct.h */
     uint32_t stored;     /* 1: stores of direct.h that no quiet has completed */
-    struct fy_counters counters;
 
     /* cold */
     pthread_mutex_t lock;
@@ -157,6 +158,10 @@ struct ferry_ctx {
     void *job;
     struct fy_bounce *bounce; /* made on first use */
     struct fy_loan *loans;    /* sources registered until quiet */
+    struct ferry_ring *ring;  /* whose commands it carries out; world.lock */
+
+    /* hot again, and the last: it lies in the page that others see (fy_page_share). Written by every call. */
+    struct ferry_counters counters __attribute__((aligned(64)));
 };
 
 /* Whom quiet is asked about: a lane that cannot tell peers apart is asked about all. */
@@ -168,7 +173,7 @@ static inline uint32_t fy_lane_ask(const struct fy_lane *lane, uint32_t pe)
 /* The start of a wait. */
 static inline struct fy_backoff fy_wait_start(const struct fy_world *world)
 {
-    return (struct fy_backoff){world->crowded ? FY_SPIN : 0};
+    return (struct fy_backoff){.rounds = world->crowded ? FY_SPIN : 0};
 }
 
 /* Something moved, so the thread looks closely again. The count towards the next look at the state of the job goes on: a
@@ -176,6 +181,27 @@ static inline struct fy_backoff fy_wait_start(const struct fy_world *world)
 static inline void fy_wait_moved(const struct fy_world *world, struct fy_backoff *backoff)
 {
     backoff->rounds = world->crowded ? FY_SPIN : backoff->rounds % FY_LOOK;
+}
+
+/* A wait has found nothing at a look; after a few of them the page tells whom it waits for. doing: constant text. */
+#define FY_TELL_AFTER 8u
+static inline void fy_wait_tell(struct fy_world *world, struct fy_backoff *backoff, int peer, int channel, const char *doing)
+{
+    if (backoff->looks <= FY_TELL_AFTER && backoff->looks++ == FY_TELL_AFTER)
+        backoff->told = fy_page_wait(&world->page, peer, channel, doing);
+}
+
+static inline void fy_wait_over(struct fy_world *world, const struct fy_backoff *backoff)
+{
+    if (fy_unlikely(backoff->told))
+        fy_page_wait_over(&world->page, backoff->told);
+}
+
+/* Nothing is outstanding on the channel. */
+static inline void fy_channel_idle(struct ferry_ctx *ctx)
+{
+    const struct ferry_counters *c = &ctx->counters;
+    fy_count(&ctx->counters.completed, c->puts + c->gets + c->atomics + c->signals - c->completed);
 }
 
 /* Lanes from the opened transports. */

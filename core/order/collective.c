@@ -87,20 +87,20 @@ static int same_call(const struct step *step, uint64_t seen, uint32_t from)
 static int await(const struct step *step, uint32_t from, const uint64_t *flag)
 {
     struct ferry_team *team = step->team;
-    struct fy_waiter waiter = {.world = team->teams->world, .ctx = team->teams->ctx, .doing = step->call};
+    struct fy_waiter waiter = {.world = team->teams->world, .ctx = team->teams->ctx, .doing = step->call, .from = 1 + team->pes[from]};
     struct fy_backoff backoff = fy_wait_start(team->teams->world);
     int rc = FERRY_OK;
-    for (;;) {
-        uint64_t seen = fy_look(flag);
-        if (seen >> FY_TAG_BITS >= step->number) {
-            fy_fence_seen(&team->teams->world->applied);
-            return same_call(step, seen, from);
-        }
-        if (rc != FERRY_OK)
-            return rc; /* looked once more after the verdict: what the dead had sent counts */
+    uint64_t seen;
+    /* once more after the verdict: what the dead had sent counts */
+    while ((seen = fy_look(flag)) >> FY_TAG_BITS < step->number && rc == FERRY_OK) {
         waiter.check = fy_team_watched(team); /* who died since */
         rc = fy_wait_turn(&waiter, &backoff);
     }
+    fy_wait_over(waiter.world, &backoff);
+    if (seen >> FY_TAG_BITS < step->number)
+        return rc;
+    fy_fence_seen(&team->teams->world->applied);
+    return same_call(step, seen, from);
 }
 
 /* What was put to the member may be overwritten on this side. */

@@ -23,10 +23,10 @@ static int connect_ask(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32
 }
 
 /* One phase, repeated while the transport says AGAIN, within FERRY_TIMEOUT. */
-static int connect_phase(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, struct ferry_connect *io)
+static int connect_turns(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, struct ferry_connect *io,
+                         struct fy_backoff *backoff)
 {
     struct fy_world *world = ctx->world;
-    struct fy_backoff backoff = fy_wait_start(world);
     uint64_t deadline = fy_deadline(world->timeout);
     for (;;) {
         pthread_mutex_lock(&world->setup);
@@ -34,14 +34,23 @@ static int connect_phase(struct ferry_ctx *ctx, const struct fy_lane *lane, uint
         pthread_mutex_unlock(&world->setup);
         if (rc != FERRY_AGAIN)
             return rc;
-        if (!fy_backoff(&backoff))
+        if (!fy_backoff(backoff))
             continue;
+        fy_wait_tell(world, backoff, (int)pe, (int)ctx->id, "connecting");
         rc = fy_world_check(world, (int)pe, "connecting");
         if (rc != FERRY_OK)
             return rc;
         if (fy_now_ns() > deadline)
             return FERRY_ERR_TIMEOUT;
     }
+}
+
+static int connect_phase(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, struct ferry_connect *io)
+{
+    struct fy_backoff backoff = fy_wait_start(ctx->world);
+    int rc = connect_turns(ctx, lane, pe, io, &backoff);
+    fy_wait_over(ctx->world, &backoff);
+    return rc;
 }
 
 static int connect_flow(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe)
@@ -173,29 +182,45 @@ static int call_transport(const struct fy_lane *lane, uint32_t channel, const st
     return lane->ops->rma(lane->handle, channel, op);
 }
 
-int fy_lane_retry(struct ferry_ctx *ctx, const struct fy_lane *lane, const struct ferry_op *op, int rc)
+static int no_room(struct ferry_ctx *ctx, const struct ferry_op *op)
 {
-    struct fy_backoff backoff = fy_wait_start(ctx->world);
+    return fy_fail(ctx->world, FERRY_ERR_TIMEOUT, (int)op->peer, (int)ctx->id, op->kind, "raise FERRY_TIMEOUT if the peer may be that slow",
+                   "no room in the queue of channel %u to pe %u for %g s", ctx->id, op->peer, ctx->world->timeout);
+}
+
+/* Until the transport takes it, or says why not. */
+static int repeat(struct ferry_ctx *ctx, const struct fy_lane *lane, const struct ferry_op *op, struct fy_backoff *backoff)
+{
+    static const char doing[] = "an operation waiting for room in the queue";
     uint64_t deadline = 0;
-    while (rc == FERRY_AGAIN) {
+    int rc;
+    do {
         fy_count(&ctx->counters.again, 1);
         if (lane->ops->progress(lane->handle, ctx->id) == FERRY_OK)
-            fy_wait_moved(ctx->world, &backoff);
-        if (fy_backoff(&backoff)) {
-            int check = fy_world_check(ctx->world, (int)op->peer, "an operation waiting for room in the queue");
-            if (check != FERRY_OK)
-                return check;
+            fy_wait_moved(ctx->world, backoff);
+        if (fy_backoff(backoff)) {
+            fy_wait_tell(ctx->world, backoff, (int)op->peer, (int)ctx->id, "room in the queue");
+            rc = fy_world_check(ctx->world, (int)op->peer, doing);
+            if (rc != FERRY_OK)
+                return rc;
             if (deadline == 0)
                 deadline = fy_deadline(ctx->world->timeout);
             if (fy_now_ns() > deadline)
-                return fy_fail(ctx->world, FERRY_ERR_TIMEOUT, (int)op->peer, (int)ctx->id, op->kind,
-                               "raise FERRY_TIMEOUT if the peer may be that slow",
-                               "no room in the queue of channel %u to pe %u for %g s", ctx->id, op->peer,
-                               ctx->world->timeout);
+                return no_room(ctx, op);
         }
         rc = call_transport(lane, ctx->id, op);
-    }
+    } while (rc == FERRY_AGAIN);
     return rc >= 0 ? rc : fy_lane_failed(ctx, lane, op->peer, op->kind, rc);
+}
+
+int fy_lane_retry(struct ferry_ctx *ctx, const struct fy_lane *lane, const struct ferry_op *op, int rc)
+{
+    if (rc != FERRY_AGAIN)
+        return rc >= 0 ? rc : fy_lane_failed(ctx, lane, op->peer, op->kind, rc);
+    struct fy_backoff backoff = fy_wait_start(ctx->world);
+    rc = repeat(ctx, lane, op, &backoff);
+    fy_wait_over(ctx->world, &backoff);
+    return rc;
 }
 
 int fy_quick_retry(struct ferry_ctx *ctx, const struct ferry_op *op, int rc)

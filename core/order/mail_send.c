@@ -82,12 +82,12 @@ static int late(struct ferry_ctx *ctx, uint32_t pe)
 }
 
 /* Returns with the peer's lock held if FERRY_OK. */
-static int wait_for(struct ferry_ctx *ctx, struct fy_mail_peer *peer, uint32_t pe, enum goal goal, uint64_t number)
+static int wait_turns(struct ferry_ctx *ctx, struct fy_mail_peer *peer, uint32_t pe, enum goal goal, uint64_t number,
+                      struct fy_backoff *backoff)
 {
     struct fy_world *world = ctx->world;
     const struct fy_lane *lane = ctx->flows[pe].lane;
-    const struct fy_waiter waiter = {world, NULL, (int)pe, "an operation that pe does for us"};
-    struct fy_backoff backoff = fy_wait_start(world);
+    const struct fy_waiter waiter = {world, NULL, (int)pe, "an operation that pe does for us", pe + 1};
     uint64_t deadline = fy_deadline(world->timeout);
     for (;;) {
         pthread_mutex_lock(&peer->lock);
@@ -103,15 +103,24 @@ static int wait_for(struct ferry_ctx *ctx, struct fy_mail_peer *peer, uint32_t p
                            "an earlier request to pe %u could not be put: no more can be made of it", pe);
         int moved = lane->ops->progress(lane->handle, ctx->id);
         if (moved == FERRY_OK)
-            fy_wait_moved(world, &backoff);
+            fy_wait_moved(world, backoff);
         rc = moved < 0 ? fy_lane_heard(ctx, lane, true) : FERRY_OK;
         if (rc == FERRY_OK)
-            rc = fy_wait_turn(&waiter, &backoff);
+            rc = fy_wait_turn(&waiter, backoff);
         if (rc != FERRY_OK)
             return rc;
-        if ((backoff.rounds > FY_SPIN || backoff.rounds % FY_LOOK == 0) && fy_now_ns() > deadline)
+        if ((backoff->rounds > FY_SPIN || backoff->rounds % FY_LOOK == 0) && fy_now_ns() > deadline)
             return late(ctx, pe);
     }
+}
+
+/* The same, told of in the page. */
+static int wait_for(struct ferry_ctx *ctx, struct fy_mail_peer *peer, uint32_t pe, enum goal goal, uint64_t number)
+{
+    struct fy_backoff backoff = fy_wait_start(ctx->world);
+    int rc = wait_turns(ctx, peer, pe, goal, number, &backoff);
+    fy_wait_over(ctx->world, &backoff);
+    return rc;
 }
 
 int fy_mail_wait(struct ferry_ctx *ctx, uint32_t pe)

@@ -11,8 +11,8 @@
 
 static void flow_clear(struct ferry_ctx *ctx, struct fy_flow *flow)
 {
-    if (flow->did & FY_DID_SET(FY_DID_OUT))
-        ctx->n_busy--;
+    if (flow->did & FY_DID_SET(FY_DID_OUT) && --ctx->n_busy == 0)
+        fy_channel_idle(ctx);
     flow->did = 0;
     flow->ops = 0;
     flow->bytes = 0;
@@ -64,10 +64,18 @@ static int not_complete(struct ferry_ctx *ctx, const struct fy_lane *lane, uint3
                    sure ? "" : " or others");
 }
 
-int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, uint64_t *ticket, const char *doing)
+/* For the page, once. */
+static void tell(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, const char *doing, struct fy_backoff *backoff)
+{
+    bool now = backoff->looks == FY_TELL_AFTER;
+    int who = pe != FERRY_PEER_ALL ? (int)pe : now ? late(ctx, lane) : -1;
+    fy_wait_tell(ctx->world, backoff, who, (int)ctx->id, doing);
+}
+
+static int wait_for_ticket(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, uint64_t *ticket, const char *doing,
+                           struct fy_backoff *at)
 {
     struct fy_world *world = ctx->world;
-    struct fy_backoff backoff = fy_wait_start(world);
     uint64_t deadline = 0;
     uint32_t ask = fy_lane_ask(lane, pe);
     for (;;) {
@@ -79,13 +87,14 @@ int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe,
         if (rc < 0)
             return fy_lane_failed(ctx, lane, pe == FERRY_PEER_ALL ? ctx->listed[0] : pe, -1, rc);
         if (lane->ops->progress(lane->handle, ctx->id) == FERRY_OK)
-            fy_wait_moved(world, &backoff);
+            fy_wait_moved(world, at);
         if (world->target_progress) /* the peer's progress is in nobody else's hands either */
-            fy_wait_serve(world, &backoff);
-        if (!fy_backoff(&backoff))
+            fy_wait_serve(world, at);
+        if (!fy_backoff(at))
             continue;
+        tell(ctx, lane, pe, doing, at);
         if (fy_world_serve(world)) /* the peer may be waiting for us as we do for it */
-            fy_wait_moved(world, &backoff);
+            fy_wait_moved(world, at);
         rc = fy_world_check(world, pe == FERRY_PEER_ALL ? -2 : (int)pe, doing);
         if (rc != FERRY_OK)
             return rc;
@@ -98,6 +107,14 @@ int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe,
     }
     *ticket = 0;
     return FERRY_OK;
+}
+
+int fy_lane_wait(struct ferry_ctx *ctx, const struct fy_lane *lane, uint32_t pe, uint64_t *ticket, const char *doing)
+{
+    struct fy_backoff backoff = fy_wait_start(ctx->world);
+    int rc = wait_for_ticket(ctx, lane, pe, ticket, doing, &backoff);
+    fy_wait_over(ctx->world, &backoff);
+    return rc;
 }
 
 int fy_far_wait(struct ferry_ctx *ctx, struct fy_flow *flow, uint32_t pe)

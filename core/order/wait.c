@@ -16,6 +16,7 @@ int fy_wait_turn(const struct fy_waiter *waiter, struct fy_backoff *backoff)
         fy_wait_serve(world, backoff);
     if (!fy_backoff(backoff))
         return FERRY_OK;
+    fy_wait_tell(world, backoff, (int)waiter->from - 1, waiter->ctx ? (int)waiter->ctx->id : -1, waiter->doing);
     int rc = fy_world_check(world, waiter->check, waiter->doing);
     if (rc != FERRY_OK)
         return rc;
@@ -25,13 +26,13 @@ int fy_wait_turn(const struct fy_waiter *waiter, struct fy_backoff *backoff)
 int fy_wait_word(const struct fy_waiter *waiter, const uint64_t *word, int cmp, uint64_t value)
 {
     struct fy_backoff backoff = fy_wait_start(waiter->world);
-    while (!fy_compare(fy_look(word), cmp, value)) {
-        int rc = fy_wait_turn(waiter, &backoff);
-        if (rc == FERRY_OK)
-            continue;
-        /* what the dead had sent may have arrived between the look and the verdict */
-        return fy_compare(fy_look(word), cmp, value) ? FERRY_OK : rc;
-    }
+    int rc = FERRY_OK;
+    while (rc == FERRY_OK && !fy_compare(fy_look(word), cmp, value))
+        rc = fy_wait_turn(waiter, &backoff);
+    fy_wait_over(waiter->world, &backoff);
+    /* what the dead had sent may have arrived between the look and the verdict */
+    if (fy_unlikely(rc != FERRY_OK) && !fy_compare(fy_look(word), cmp, value))
+        return rc;
     fy_fence_seen(&waiter->world->applied);
     return FERRY_OK;
 }
@@ -43,7 +44,7 @@ int fy_barrier_pass(struct fy_barrier *barrier, const char *doing)
 {
     struct ferry_ctx *ctx = barrier->ctx;
     struct fy_world *world = ctx->world;
-    const struct fy_waiter waiter = {world, ctx, -2, doing};
+    struct fy_waiter waiter = {world, ctx, -2, doing, 0};
     uint64_t number = ++barrier->number;
     int rc = FERRY_OK;
     fy_fence_applied(&world->applied); /* a request that follows at a peer is carried out by another thread here */
@@ -56,6 +57,7 @@ int fy_barrier_pass(struct fy_barrier *barrier, const char *doing)
             rc = fy_signal(ctx, word, number, FERRY_SIGNAL_SET, next);
             fy_channel_unlock(ctx);
         }
+        waiter.from = 1 + (uint32_t)(((uint64_t)world->my_pe + world->n_pes - step) % world->n_pes);
         if (rc == FERRY_OK)
             rc = fy_wait_word(&waiter, word, FERRY_CMP_GE, number);
         if (rc != FERRY_OK)

@@ -32,6 +32,7 @@ struct fy_waiter {
     struct ferry_ctx *ctx;
     int check;
     const char *doing;
+    uint32_t from; /* for the page: 1 + the PE that is waited for; 0: not known */
 };
 /* Returns when `*word cmp value`; or with FERRY_ERR_PEER, FERRY_ERR_ABORTED, or what a transport answered. */
 int fy_wait_word(const struct fy_waiter *waiter, const uint64_t *word, int cmp, uint64_t value);

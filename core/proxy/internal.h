@@ -82,6 +82,8 @@ struct fy_worker {
     _Atomic uint32_t end;                    /* entries in use are below */
     _Atomic(struct ferry_ring *) *rings;     /* max_channels of them */
     _Atomic bool stop;
+    struct ferry_page_worker *load;          /* in the page, or `unseen` */
+    struct ferry_page_worker unseen;
 };
 
 struct fy_proxy {

@@ -14,7 +14,7 @@ struct fy_proxy_config {
     double spin;            /* seconds without work until a thread yields; then as long again until it sleeps */
     double sleep;           /* seconds that it sleeps at a time; 0: it never does */
     void (*tell)(void *arg, const struct ferry_error *record); /* the first failure of a ring */
-    void (*retire)(void *arg, const struct fy_counters *counters); /* of a ring's context, when it ends */
+    void (*retire)(void *arg, const struct ferry_counters *counters); /* of a ring's context, when it ends */
     void *arg;
 };
 #define FY_RINGS_PER_THREAD 4u
@@ -34,6 +34,8 @@ int fy_ring_destroy(struct ferry_ring *ring);
 const struct ferry_ring_handle *fy_ring_handle(const struct ferry_ring *ring);
 /* The first failure since the last call; status FERRY_OK: none. Any thread. */
 void fy_ring_take_error(struct ferry_ring *ring, struct ferry_error *record);
+/* Slots that were reserved, taken, and are complete. Any thread, while the ring's channel is listed. */
+void fy_ring_look(const struct ferry_ring *ring, uint64_t *head, uint64_t *consumed, uint64_t *completed);
 struct fy_world *fy_ring_world(const struct ferry_ring *ring);
 
 #endif

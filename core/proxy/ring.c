@@ -100,6 +100,9 @@ int fy_ring_create(struct fy_proxy *proxy, uint32_t slots, struct ferry_ring **o
         return rc;
     }
     fill_handle(ring, slot_bits);
+    pthread_mutex_lock(&proxy->config.world->lock);
+    ring->ctx->ring = ring; /* until the channel is delisted, before the ring goes */
+    pthread_mutex_unlock(&proxy->config.world->lock);
     rc = fy_worker_attach(proxy, ring, error);
     if (rc != FERRY_OK) {
         fy_channel_destroy(ring->ctx);
@@ -205,4 +208,11 @@ void fy_ring_take_error(struct ferry_ring *ring, struct ferry_error *record)
 struct fy_world *fy_ring_world(const struct ferry_ring *ring)
 {
     return ring->ctx->world;
+}
+
+void fy_ring_look(const struct ferry_ring *ring, uint64_t *head, uint64_t *consumed, uint64_t *completed)
+{
+    *head = __atomic_load_n(ring->handle.head, __ATOMIC_RELAXED);
+    *consumed = __atomic_load_n(ring->handle.consumed, __ATOMIC_RELAXED);
+    *completed = __atomic_load_n(ring->handle.completed, __ATOMIC_RELAXED);
 }

@@ -74,7 +74,10 @@ static void *worker_main(void *arg)
     bool any = false;
     prctl(PR_SET_TIMERSLACK, 1UL); /* else the kernel adds 50 us to each sleep */
     while (any || has_rings(worker)) {
-        if (turn_all(worker, &any))
+        bool moved = turn_all(worker, &any);
+        fy_count(&worker->load->looks, 1);
+        fy_count(&worker->load->worked, moved);
+        if (moved)
             idle = (struct rest){0};
         else
             rest(&idle, &worker->proxy->config);
@@ -98,6 +101,8 @@ static int start(struct fy_proxy *proxy, struct ferry_error *error)
     uint32_t most = proxy->config.world->max_channels;
     int rc = ENOMEM;
     *worker = (struct fy_worker){.proxy = proxy, .rings = calloc(most, sizeof(*worker->rings))};
+    struct ferry_page *head = proxy->config.world->page.head;
+    worker->load = proxy->n_workers < FERRY_PAGE_WORKERS ? &head->workers[proxy->n_workers] : &worker->unseen;
     if (worker->rings)
         rc = pthread_create(&worker->thread, NULL, worker_main, worker);
     if (rc != 0) {

@@ -6,7 +6,7 @@
 
 static void test_moments(void **state)
 {
-    struct fy_backoff backoff = {0};
+    struct fy_backoff backoff = {.rounds = 0};
 
     (void)state;
     for (uint32_t call = 1; call <= FY_SPIN; call++)
@@ -27,7 +27,7 @@ static void test_sleeps(void **state)
         uint64_t limit = 2 * micros[step] * 1000 + 300000; /* timer slack adds 50 µs or more */
 
         while (shortest >= limit && fy_now_ns() < deadline) {
-            struct fy_backoff backoff = {FY_SPIN + FY_YIELD};
+            struct fy_backoff backoff = {.rounds = FY_SPIN + FY_YIELD};
 
             for (size_t i = 0; i < step; i++)
                 assert_true(fy_backoff(&backoff));
@@ -44,7 +44,7 @@ static void test_sleeps(void **state)
 
 static void test_does_not_wrap(void **state)
 {
-    struct fy_backoff backoff = {FY_SPIN + FY_YIELD};
+    struct fy_backoff backoff = {.rounds = FY_SPIN + FY_YIELD};
 
     (void)state;
     for (int i = 0; i < 10; i++)
@@ -69,7 +69,7 @@ static void test_deadline(void **state)
 
 static void test_counters(void **state)
 {
-    struct fy_counters counters[2] = {{0}};
+    struct ferry_counters counters[2] = {{0}};
 
     (void)state;
     fy_count(&counters[0].puts, 3);
@@ -77,8 +77,7 @@ static void test_counters(void **state)
     fy_count(&counters[1].again, 1);
     assert_true(counters[0].puts == 3ull + UINT32_MAX);
     assert_true(counters[1].again == 1 && counters[0].again == 0);
-    assert_int_equal(sizeof(counters[0]) % 64, 0); /* blocks of two channels never share a line */
-    assert_int_equal((uintptr_t)&counters[1] % 64, 0);
+    assert_int_equal(sizeof(counters[0]) % 64, 0); /* a block is whole lines */
 }
 
 int main(void)

@@ -77,7 +77,7 @@ static int child(char **argv)
         sscanf(argv[5] + 2 * i, "%2hhx", &id.bytes[i]);
     struct fy_boot_config config = {.rank = rank, .n_pes = (uint32_t)atoi(argv[3]), .id = &id, .timeout = 30};
     config.peer_timeout = atof(argv[4]);
-    config.events = (struct fy_boot_events){&rank, on_dead, on_aborted, on_serve, on_left};
+    config.events = (struct fy_boot_events){&rank, on_dead, on_aborted, on_serve, on_left, NULL};
     if (fy_boot_start(&config, &boot, &error) != FERRY_OK) {
         report("%u failed %s", rank, error.message);
         return 1;
