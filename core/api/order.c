@@ -26,6 +26,7 @@ static void fence_open(struct ferry_ctx *ctx)
     fy_count(&ctx->counters.fences, 1);
     fy_fence_release(&ctx->fence_word); /* stores through ferry_ptr (C11 7.17.4) */
     ctx->epoch++;
+    fy_probe_fence(ctx->id, ctx->epoch);
 }
 
 int ferry_fence(ferry_ctx_t *ctx)

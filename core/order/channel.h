@@ -7,6 +7,7 @@
 #include "../base/clock.h"
 #include "../base/log.h"
 #include "../base/page.h"
+#include "../base/probe.h"
 #include "../base/stats.h"
 #include "../memory/memory.h"
 #include "../route/route.h"

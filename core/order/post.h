@@ -102,6 +102,7 @@ static inline int fy_flow_begin(struct ferry_ctx *ctx, struct fy_flow *flow, uin
 /* Result of a call into the transport, for the caller of a non-blocking operation. */
 static inline int fy_posted(struct ferry_ctx *ctx, const struct fy_lane *lane, const struct ferry_op *op, int rc)
 {
+    fy_probe_post(ctx->id, op->peer, op->kind, op->length);
     if (fy_likely(rc == FERRY_DONE || rc == FERRY_OK))
         return rc;
     return fy_lane_retry(ctx, lane, op, rc);

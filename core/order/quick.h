@@ -52,6 +52,7 @@ static inline __attribute__((always_inline)) bool fy_quick_put(struct ferry_ctx 
     op->offset = at;
     fy_count(&ctx->counters.puts, 1);
     fy_count(&ctx->counters.bytes_put, length);
+    fy_probe_post(ctx->id, pe, FERRY_OP_PUT, length);
     *to = lane;
     return true;
 }
@@ -89,6 +90,7 @@ static inline __attribute__((always_inline)) bool fy_quick_put_signal(struct fer
     fy_count(&ctx->counters.signals, 1);
     __asm__("" : "+m"(ctx->counters.signals)); /* two additions, which the compiler would make one of vectors, at twice the cost */
     fy_count(&ctx->counters.bytes_put, length);
+    fy_probe_post(ctx->id, pe, FERRY_OP_PUT_SIGNAL, length);
     *to = lane;
     return true;
 }

@@ -106,6 +106,7 @@ static int wait_for_ticket(struct ferry_ctx *ctx, const struct fy_lane *lane, ui
             return not_complete(ctx, lane, pe, doing);
     }
     *ticket = 0;
+    fy_probe_completion(ctx->id, pe == FERRY_PEER_ALL ? -1 : (int)pe);
     return FERRY_OK;
 }
 
@@ -228,10 +229,8 @@ static int quiet_requests(struct ferry_ctx *ctx, uint32_t *lanes)
     return rc;
 }
 
-int fy_quiet_all(struct ferry_ctx *ctx)
+static int complete_all(struct ferry_ctx *ctx)
 {
-    if (ctx->n_busy == 0)
-        return FERRY_OK;
     struct fy_world *world = ctx->world;
     uint32_t lanes;
     if (atomic_load(&world->deaths))
@@ -247,6 +246,16 @@ int fy_quiet_all(struct ferry_ctx *ctx)
     forget_all(ctx);
     if (rc == FERRY_OK)
         fy_loans_return(ctx, FERRY_PEER_ALL);
+    return rc;
+}
+
+int fy_quiet_all(struct ferry_ctx *ctx)
+{
+    if (ctx->n_busy == 0)
+        return FERRY_OK;
+    fy_probe_quiet(ctx->id, ctx->n_busy);
+    int rc = complete_all(ctx);
+    fy_probe_quiet_end(ctx->id, rc);
     return rc;
 }
 

@@ -121,6 +121,14 @@ static inline void fy_ib_window(struct fy_ib_qp *q)
 }
 
 /* Channel thread; the arrays are made by the setup thread. */
+/* A mark for tracers, as the library has (USDT): channel, requests behind this doorbell. */
+#ifdef FY_SDT
+#include <sys/sdt.h>
+#define fy_ib_probe_doorbell(channel, n) DTRACE_PROBE2(ferry, doorbell, channel, n)
+#else
+#define fy_ib_probe_doorbell(channel, n)
+#endif
+
 struct fy_ib_channel {
     struct ferry_transport *t;
     struct ibv_td *td; /* of the channel's own; NULL: the device has none */

@@ -31,6 +31,7 @@ int fy_ib_ring(struct fy_ib_channel *c)
 
     c->waiting = 0;
     c->doorbells++;
+    fy_ib_probe_doorbell(c->id, n);
     last->next = NULL;
     error = q->ex ? fy_ib_wr_list(q->ex, c->wr) : ibv_post_send(q->qp, c->wr, &bad);
     last->next = after;

@@ -45,6 +45,7 @@ static inline int quick_post(struct fy_ib_channel *c, struct fy_ib_qp *q, struct
 
     c->outstanding += n;
     c->doorbells++;
+    fy_ib_probe_doorbell(c->id, n);
     int error = ibv_post_send(q->qp, wr, &bad);
     return likely(!error) ? FERRY_DONE : fy_ib_post_failed(q, NULL, n, error);
 }
@@ -91,6 +92,7 @@ static inline int wr_post(struct fy_ib_channel *c, struct fy_ib_qp *q, struct ib
 {
     c->outstanding += n;
     c->doorbells++;
+    fy_ib_probe_doorbell(c->id, n);
     int error = ibv_wr_complete(ex);
     return likely(!error) ? FERRY_DONE : fy_ib_post_failed(q, NULL, n, error);
 }
