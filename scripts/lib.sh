@@ -3,7 +3,7 @@
 
 # Launchers for tests/cluster: some packages have daemons, which install_packages keeps from being started.
 cluster_packages="openmpi-bin libopenmpi-dev mpich libmpich-dev slurmctld slurmd slurm-client munge"
-packages="build-essential meson ninja-build pkg-config libcmocka-dev libsodium-dev libjansson-dev libibverbs-dev libhwloc-dev libfabric-dev libucx-dev libpmix-dev python3 valgrind binutils groff-base iproute2 nftables spin abigail-tools systemtap-sdt-dev"
+packages="build-essential cmake meson ninja-build pkg-config libcmocka-dev libsodium-dev libjansson-dev libibverbs-dev libhwloc-dev libfabric-dev libucx-dev libpmix-dev python3 valgrind binutils groff-base iproute2 nftables spin abigail-tools systemtap-sdt-dev"
 
 # The packages of the list that are not installed.
 missing_packages() {

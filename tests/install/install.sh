@@ -43,7 +43,7 @@ for path in "$build"/tools/ferry-*; do
     fi
 done
 unset LD_LIBRARY_PATH
-for tool in ferry-run ferry-info ferry-perf ferry-check; do
+for tool in ferry-run ferry-info ferry-perf ferry-check ferry-top; do
     "$dest$prefix/bin/$tool" --version >"$work/log" 2>&1 || fail "$tool does not start where it was installed: $(cat "$work/log")"
 done
 [ -z "$(find "$dest" -name '*.a' -o -path '*tests*')" ] || fail "something was installed that is of no use there"
@@ -64,6 +64,31 @@ case $said in *"$lib/ferry/plugins-v1/loopback.so"*) ;; *) fail "the installed f
 said=$(LD_LIBRARY_PATH="$lib" "$work/program") || fail "the program failed: $said"
 [ "$said" = "$(pkg-config --modversion ferry) 0 of 1: FERRY_OK" ] || fail "the program said: $said"
 echo "$said"
+
+mkdir "$work/cmake"
+cat >"$work/cmake/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.18)
+project(small C)
+find_package(Ferry 0.1 REQUIRED)
+add_executable(program "$root/tests/install/program.c")
+target_link_libraries(program Ferry::ferry)
+add_library(minimal MODULE "$root/examples/transport-minimal/minimal.c")
+target_link_libraries(minimal Ferry::plugin)
+target_compile_definitions(minimal PRIVATE _GNU_SOURCE)
+file(WRITE "\${CMAKE_BINARY_DIR}/plugindir" "\${Ferry_PLUGIN_DIR}")
+END
+more=""
+[ "$sanitize" = none ] || more="-fsanitize=$sanitize"
+cmake -S "$work/cmake" -B "$work/cmake/build" -DCMAKE_PREFIX_PATH="$dest$prefix" -DCMAKE_LIBRARY_ARCHITECTURE="${libdir#lib/}" \
+    -DCMAKE_C_FLAGS="$more" >"$work/log" 2>&1 && cmake --build "$work/cmake/build" >>"$work/log" 2>&1 || fail "with CMake: $(cat "$work/log")"
+said=$(LD_LIBRARY_PATH="$lib" "$work/cmake/build/program") || fail "the program that CMake built failed: $said"
+[ "$(realpath "$(cat "$work/cmake/build/plugindir")")" = "$(realpath "$lib/ferry/plugins-v1")" ] || fail "CMake: wrong plugin folder"
+sed -i 's/Ferry 0.1/Ferry 9.1/' "$work/cmake/CMakeLists.txt"
+if cmake -S "$work/cmake" -B "$work/cmake/again" -DCMAKE_PREFIX_PATH="$dest$prefix" -DCMAKE_LIBRARY_ARCHITECTURE="${libdir#lib/}" \
+    >"$work/log" 2>&1; then
+    fail "CMake takes this version for another one"
+fi
+echo "with CMake: $said"
 
 minimal=$root/examples/transport-minimal/minimal.c
 there "$minimal"
