@@ -2,6 +2,7 @@
  * First contact by a bootstrap's allgather, as one PE of two sees it: the other one's cards are forged, late, or those of another
  * network, and the message has to say so. One thread. */
 #include "kit.h"
+#include "job/host.h"
 #include <arpa/inet.h>
 
 /* What the other PE gives, made of what this PE gives. */
@@ -178,6 +179,16 @@ static void test_networks(void **state)
                    "PEs 0 and 1 run on different hosts, and listen on loopback");
 }
 
+/* A launcher tells hosts apart that are one to the kernel; not the reverse. */
+static void test_hosts(void **state)
+{
+    (void)state;
+    assert_true(fy_host_number_of(FERRY_BOOT_NO_NODE) == fy_host_number());
+    assert_true(fy_host_number_of(3) == fy_host_number_of(3));
+    assert_true(fy_host_number_of(3) != fy_host_number_of(4));
+    assert_true(fy_host_number_of(3) != fy_host_number());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +196,7 @@ int main(void)
         cmocka_unit_test(test_late),
         cmocka_unit_test(test_trouble),
         cmocka_unit_test(test_networks),
+        cmocka_unit_test(test_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

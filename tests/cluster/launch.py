@@ -35,12 +35,14 @@ class Done:
 class Running:
     """A launcher under way, in a process group of its own. Output goes to a file: who was killed may have left children that hold
     a pipe."""
+    active = set()
 
     def __init__(self, argv, env=None):
         self.argv, self.begin = argv, time.monotonic()
         self.out = tempfile.TemporaryFile("w+b")
         self.process = subprocess.Popen(argv, env=clean(env), stdin=subprocess.DEVNULL, stdout=self.out, stderr=subprocess.STDOUT,
                                         start_new_session=True)
+        Running.active.add(self)
 
     def text(self):
         self.out.seek(0)
@@ -59,6 +61,7 @@ class Running:
         except subprocess.TimeoutExpired:
             self.end()
             self.process.wait()
+        Running.active.discard(self)
         done = Done(self.argv, self.text(), "a timeout" if status is None else status, time.monotonic() - self.begin)
         if status is None:
             raise Failed("no end: %s" % done)
