@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ferry_init, step by step: options, transports, meeting, agreement, opening, wiring, heap, channels.
  * Setup thread. A failure that only this PE sees is carried to the others, so that all end together. */
+#include "descriptors.h"
 #include "job.h"
 #include "launch.h"
 
@@ -328,6 +329,7 @@ int fy_job_init(const ferry_attr_t *attr, struct ferry_job **out)
     struct ferry_error error;
     fy_error_set(&error, FERRY_ERR_NOMEM, NULL, "no memory for a job");
     int rc = FERRY_ERR_NOMEM;
+    fy_descriptors_reserve();
     struct ferry_job *job = calloc(1, sizeof(*job));
     if (job) {
         pthread_mutex_init(&job->world.lock, NULL);
