@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 static const char *folder;
@@ -143,16 +144,41 @@ static void test_plugin(void **state)
     refused(plain, longer, NULL, FERRY_ERR_CONFIG, "its path is too long");
 }
 
+static void test_set_uid(void **state)
+{
+    (void)state;
+    char work[] = "/tmp/ferry-launch.XXXXXX", command[1400], said[1024] = "";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* a sanitizer's runtime does not start in a set-uid program */
+#endif
+    if (geteuid() != 0)
+        skip();
+    assert_non_null(mkdtemp(work));
+    snprintf(command, sizeof(command),
+             "chmod 755 %s && cp %s/launch_secure %s/p && chown 65534 %s/p && chmod 4755 %s/p && FERRY_BOOTSTRAP=%s/fake_good.so %s/p 2>/dev/null; rm -rf %s",
+             work, folder, work, work, work, folder, work, work);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    size_t n = fread(said, 1, sizeof(said) - 1, out);
+    said[n] = '\0';
+    pclose(out);
+    if (strstr(said, "raised 0"))
+        skip(); /* the file system does not honour it */
+    expect_words(said, "raised 1: FERRY_ERR_CONFIG");
+    expect_words(said, "a program with raised privileges takes no path from its environment");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_env),
         cmocka_unit_test(test_program),
         cmocka_unit_test(test_plugin),
+        cmocka_unit_test(test_set_uid),
     };
     if (argc < 2)
         return 2;
-    folder = argv[1];
+    folder = argv[1]; /* absolute */
     static const char *const shown[] = {"FERRY_RANK", "FERRY_SIZE", "FERRY_ID", "PMIX_NAMESPACE", "PMI_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"};
     for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
         unsetenv(shown[i]);
