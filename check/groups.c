@@ -18,6 +18,8 @@ const struct rule_group fy_rule_groups[] = {
     {"contexts", fy_rules_contexts, LEVEL_THREADS, "words"},
     {"life", fy_rules_life, LEVEL_FAULTS, "failure"},
     {"death", fy_rules_death, LEVEL_FAULTS, "failure"},
+    {"faults", fy_rules_faults, LEVEL_FAULTS, "failure"},
+    {"speed", fy_rules_speed, LEVEL_SPEED, "speed"},
     {NULL, NULL, LEVEL_LOAD, NULL},
 };
 /* clang-format on */

@@ -101,7 +101,7 @@ static void *pe_main(void *arg)
     options_with_transport(run, options, transport, sizeof(transport));
     run->init_error[pe.rank].size = sizeof(struct ferry_error);
     ferry_attr_t attr = {.size = sizeof(attr),
-                         .bootstrap = FERRY_BOOTSTRAP_UNIQUEID,
+                         .bootstrap = start->id ? FERRY_BOOTSTRAP_UNIQUEID : FERRY_BOOTSTRAP_ENV,
                          .rank = pe.rank,
                          .n_pes = run->n,
                          .id = start->id,
@@ -148,6 +148,13 @@ int pes_run(struct run *run)
 {
     int rc = pes_run_tolerant(run);
     return rc < 0 ? rc : count_bad(run);
+}
+
+int pes_one(struct run *run, int rank, const ferry_uniqueid_t *id)
+{
+    struct start start = {run, rank, id};
+    pe_main(&start);
+    return atomic_load(&run->failures) + (run->init_status[rank] != FERRY_OK) + (run->final_status[rank] != FERRY_OK);
 }
 
 void *pes_shared(size_t size)

@@ -45,6 +45,8 @@ void pes_check_options(int n, void (*body)(struct pe *pe), void *arg, const char
  * they run on hosts that are namespaces (tests/net). */
 int pes_fork(struct run *run);
 void *pes_shared(size_t size);
+/* This process is one PE, started by something else; id NULL: the environment says how PEs meet. Returns failures. */
+int pes_one(struct run *run, int rank, const ferry_uniqueid_t *id);
 
 /* Counts a failure and prints where; does not return from the caller. */
 bool pes_expect(struct pe *pe, bool good, const char *what, const char *file, int line);

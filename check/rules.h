@@ -13,7 +13,8 @@ enum rule_flags {
     RULE_ALONE = 1u << 1,       /* the body starts jobs itself: called once, without a job, with pe->n as the wish */
     RULE_BIG = 1u << 2, /* gigabytes, or every alignment: on plain loopback and its guise max-msg, or when asked for */
     RULE_RACES = 1u << 3, /* bytes are looked at while they are written: not under the thread sanitizer */
-    RULE_PAIR = 1u << 4   /* with two PEs, since each is costly */
+    RULE_PAIR = 1u << 4,  /* with two PEs, since each is costly */
+    RULE_ASKED = 1u << 5  /* only where its level, its group or the rule itself was asked for: dozens of jobs */
 };
 
 struct rule {
@@ -29,9 +30,9 @@ struct rule {
 extern const struct rule fy_rules_completion[], fy_rules_data[], fy_rules_atomics[], fy_rules_kinds[], fy_rules_sizes[],
     fy_rules_places[];
 extern const struct rule fy_rules_order[], fy_rules_signals[], fy_rules_wait[], fy_rules_contexts[], fy_rules_life[],
-    fy_rules_death[], fy_rules_load[], fy_rules_programs[];
+    fy_rules_death[], fy_rules_load[], fy_rules_programs[], fy_rules_faults[], fy_rules_speed[];
 
-/* What a group of rules is about, from loading the plugin to faults. */
+/* What a group of rules is about, from loading the plugin to speed. */
 enum rule_level {
     LEVEL_LOAD,
     LEVEL_DATA,
@@ -39,6 +40,7 @@ enum rule_level {
     LEVEL_THREADS,
     LEVEL_ADVERSARY,
     LEVEL_FAULTS,
+    LEVEL_SPEED,
     LEVELS
 };
 
@@ -58,7 +60,10 @@ struct rule_caps {
 
 /* One rule as it is played; the same for all PEs, processes included. */
 struct stage {
-    const struct rule *rule;
+    const struct rule *rule; /* of the process that plays it */
+    char id[16];             /* the rule's */
+    int pes;
+    ferry_uniqueid_t unique; /* where a launcher starts the PEs, and has no way of its own to bring them together */
     struct rule_caps caps;
     int chaos, processes, plain; /* plain: loopback without a guise and without hooks */
     _Atomic int bad;             /* failures, also of PEs that are processes */

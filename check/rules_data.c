@@ -3,8 +3,10 @@
 #include "rules.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static int right(const struct pe *pe)
 {
@@ -171,6 +173,40 @@ static void passive_target(struct pe *pe)
     free(buffer);
 }
 
+#define POSTS 400u /* in all, by 8 before each quiet: that fits in every queue */
+
+/* How often the thread at hand has slept or waited for another one. */
+static long slept(void)
+{
+    struct rusage usage = {.ru_nvcsw = 0};
+
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nvcsw;
+}
+
+/* The core's locks are waited for now and then; what waits in the data path does so each time. */
+static void posting_waits_for_nobody(struct pe *pe)
+{
+    uint64_t *words = rule_calloc(pe, 64), value = 1;
+    long waits = 0, before;
+
+    if (!words)
+        return;
+    EXPECT_OK(pe, ferry_put_nbi(pe->ctx, &words[0], &value, 8, right(pe)));
+    EXPECT_OK(pe, ferry_quiet(pe->ctx));
+    EXPECT_OK(pe, ferry_barrier(pe->job));
+    for (unsigned i = 0; pe->rank == 0 && i < POSTS; i += 8) {
+        before = slept();
+        for (unsigned k = 0; k < 8; k++)
+            EXPECT_OK(pe, ferry_put_nbi(pe->ctx, &words[k], &value, 8, 1));
+        waits += slept() - before;
+        EXPECT_OK(pe, ferry_quiet(pe->ctx));
+    }
+    EXPECT_OK(pe, ferry_barrier(pe->job));
+    if (!EXPECT(pe, waits < (long)POSTS / 2))
+        printf("    %ld sleeps in %u puts\n", waits, POSTS);
+}
+
 /* ------------------------------------------------------------------ 50, 51: floods */
 
 /* More operations than any queue holds, of all kinds, before one quiet. */
@@ -319,6 +355,7 @@ const struct rule fy_rules_data[] = {
     {"R35.2", "collective calls of a reversed team number its members", 2, 0, team_collectives, NULL},
     {"R35.3", "two teams with a PE in common do not disturb each other", 2, 0, two_teams, NULL},
     {"R49.1", "operations complete at a target that makes no call", 2, 0, passive_target, NULL},
+    {"R49.2", "posting neither sleeps nor waits for another thread", 2, 0, posting_waits_for_nobody, NULL},
     {"R50.1", "a flood of puts, atomics and signals before one quiet loses nothing", 2, 0, flood, NULL},
     {"R50.2", "a flood of gets before one quiet loses nothing", 2, 0, flood_of_gets, NULL},
     {"R51.1", "all PEs send to one", 2, 0, fan_in, NULL},

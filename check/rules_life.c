@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Items 52 and 54 to 57: bad calls, starts that fail, jobs one after another and at once, children, PEs that differ. On
  * every PE of a job, or in charge of jobs. */
-#include "rules.h"
+#include "jobs.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -137,109 +137,22 @@ static void bad_calls(struct pe *pe)
     }
 }
 
-/* ------------------------------------------------------------------ jobs that the rule starts itself */
-
-struct start {
-    struct pe pe;
-    void (*body)(struct pe *pe);
-    const ferry_uniqueid_t *id;
-    const char *const *options;
-    int status;
-    struct ferry_error error;
-};
-
-static void unheard(void *arg, int level, const char *line)
-{
-    (void)arg;
-    (void)level;
-    (void)line;
-}
-
-static void *start_main(void *arg)
-{
-    struct start *start = arg;
-    struct pe *pe = &start->pe;
-    ferry_attr_t attr = {.size = sizeof(attr),
-                         .bootstrap = FERRY_BOOTSTRAP_UNIQUEID,
-                         .rank = pe->rank,
-                         .n_pes = pe->n,
-                         .id = start->id,
-                         .options = start->options,
-                         .log = unheard,
-                         .error = &start->error};
-
-    start->error.size = sizeof(start->error);
-    start->status = ferry_init(&attr, &pe->job);
-    if (start->status != FERRY_OK)
-        return NULL;
-    pe->ctx = ferry_ctx_default(pe->job);
-    start->body(pe);
-    start->status = ferry_finalize(pe->job);
-    return NULL;
-}
-
-/* A job of n PEs, by a meeting that is gone afterwards, with its thread; PE 1 has an option more. */
-static void start_job(struct pe *pe, int n, void (*body)(struct pe *pe), const char *option, const char *only_one,
-                      struct start *starts)
-{
-    char transport[600];
-    const char *all[] = {transport, option, NULL}, *one[] = {transport, option, only_one, NULL};
-    ferry_uniqueid_t id;
-    ferry_meeting_t *meeting;
-    pthread_t threads[64];
-
-    snprintf(transport, sizeof(transport), "FERRY_TRANSPORT=%s", pes_transport());
-    if (!EXPECT_OK(pe, ferry_meeting_open(&id, &meeting)))
-        return;
-    for (int i = 0; i < n; i++) {
-        starts[i] = (struct start){.pe = {.rank = i, .n = n, .arg = pe->arg, .run = pe->run},
-                                   .body = body,
-                                   .id = &id,
-                                   .options = i == 1 && only_one ? one : all};
-        EXPECT(pe, pthread_create(&threads[i], NULL, start_main, &starts[i]) == 0);
-    }
-    for (int i = 0; i < n; i++)
-        pthread_join(threads[i], NULL);
-    EXPECT_OK(pe, ferry_meeting_close(meeting));
-}
-
-static void same_usage(struct pe *pe, const struct pes_usage *before)
-{
-    struct pes_usage after = pes_usage();
-
-    EXPECT(pe, after.fds == before->fds && after.threads == before->threads);
-    EXPECT(pe, after.maps <= before->maps + 16); /* an arena or two of the C library */
-}
-
-static void some_work(struct pe *pe)
-{
-    uint64_t *word = ferry_calloc(pe->job, 1, 8);
-    uint8_t *data = ferry_calloc(pe->job, (size_t)pe->n, BYTES), *mine;
-    static const uint8_t source[BYTES];
-
-    if (!EXPECT(pe, word && data))
-        return;
-    mine = data + (size_t)pe->rank * BYTES;
-    for (int to = 0; to < pe->n; to++) {
-        EXPECT_OK(pe, ferry_atomic_inc(pe->ctx, word, to));
-        EXPECT_OK(pe, ferry_put_nbi(pe->ctx, mine, source, BYTES, to));
-    }
-    EXPECT_OK(pe, ferry_wait_until(pe->job, word, FERRY_CMP_EQ, (uint64_t)pe->n));
-    for (int to = 0; to < pe->n; to++) /* left for finalize */
-        EXPECT_OK(pe, ferry_put_nbi(pe->ctx, mine, source, BYTES, to));
-}
-
-static void good_job(struct pe *pe, int n)
-{
-    struct start starts[64];
-
-    start_job(pe, n, some_work, NULL, NULL, starts);
-    for (int i = 0; i < n; i++)
-        if (!EXPECT(pe, starts[i].status == FERRY_OK))
-            fprintf(stderr, "  pe %d: %s\n", i, starts[i].error.message);
-}
-
 /* ------------------------------------------------------------------ 54, 57: starts that fail */
+
+static void never_called(struct pe *pe)
+{
+    EXPECT(pe, false);
+}
+
+/* A job of all PEs that must not start; PE 1 has an option more. */
+static void start_job(struct pe *pe, struct job *job, const char *option, const char *only_one)
+{
+    const char *options[] = {option, NULL};
+
+    *job = (struct job){.n = pe->n, .body = never_called, .options = options, .only_one = only_one};
+    job_run(pe, job);
+    job->options = NULL;
+}
 
 /* All PEs are told, with the name or the value that is at fault; nothing stays; and the next start is as good as ever.
  */
@@ -254,23 +167,23 @@ static void failed_starts(struct pe *pe)
         {NULL, "FERRY_HOOKS=no-such-hook", "no-such-hook"},
     };
     unsigned long rounds = rule_times(pe, "rounds of 4 faults", 100);
-    struct start starts[64];
     struct pes_usage before;
+    struct job job;
 
-    good_job(pe, pe->n);
-    good_job(pe, pe->n);
+    job_good(pe, pe->n);
+    job_good(pe, pe->n);
     before = pes_usage();
     for (unsigned long r = 0; r < rounds; r++)
         for (size_t f = 0; f < sizeof(faults) / sizeof(*faults); f++) {
-            start_job(pe, pe->n, some_work, faults[f].all ? faults[f].all : "FERRY_LOG=error", faults[f].one, starts);
+            start_job(pe, &job, faults[f].all ? faults[f].all : "FERRY_LOG=error", faults[f].one);
             for (int i = 0; i < pe->n; i++) {
-                EXPECT(pe, starts[i].status < 0);
-                if (!EXPECT(pe, strstr(starts[i].error.message, faults[f].named) != NULL))
-                    fprintf(stderr, "  pe %d was told: %s\n", i, starts[i].error.message);
+                EXPECT(pe, job.pes[i].began < 0);
+                if (!EXPECT(pe, strstr(job.pes[i].error.message, faults[f].named) != NULL))
+                    fprintf(stderr, "  pe %d was told: %s\n", i, job.pes[i].error.message);
             }
         }
-    same_usage(pe, &before);
-    good_job(pe, pe->n);
+    job_same_usage(pe, &before);
+    job_good(pe, pe->n);
 }
 
 /* Both PEs and both values are in what every PE is told. */
@@ -287,20 +200,20 @@ static void different(struct pe *pe)
         {"FERRY_LOG=error", "FERRY_TRANSPORT=loopback", "holdback", "loopback"},
     };
     size_t n = strstr(pes_transport(), "holdback") ? 4 : 3;
-    struct start starts[64];
+    struct job job;
 
     for (size_t r = 0; r < n; r++) {
-        start_job(pe, pe->n, some_work, rows[r].all, rows[r].one, starts);
+        start_job(pe, &job, rows[r].all, rows[r].one);
         for (int i = 0; i < pe->n; i++) {
-            const char *text = starts[i].error.message;
+            const char *text = job.pes[i].error.message;
 
-            EXPECT(pe, starts[i].status == FERRY_ERR_MISMATCH);
+            EXPECT(pe, job.pes[i].began == FERRY_ERR_MISMATCH);
             if (!EXPECT(pe, strstr(text, "pe 0") && strstr(text, "pe 1") && strstr(text, rows[r].first) &&
                                 strstr(text, rows[r].second)))
                 fprintf(stderr, "  pe %d was told: %s\n", i, text);
         }
     }
-    good_job(pe, pe->n);
+    job_good(pe, pe->n);
 }
 
 /* ------------------------------------------------------------------ 55: again and again */
@@ -310,12 +223,12 @@ static void jobs_in_a_row(struct pe *pe)
     unsigned long rounds = rule_times(pe, "jobs", 100);
     struct pes_usage before;
 
-    good_job(pe, pe->n);
-    good_job(pe, pe->n);
+    job_good(pe, pe->n);
+    job_good(pe, pe->n);
     before = pes_usage();
     for (unsigned long i = 0; i < rounds; i++)
-        good_job(pe, 1 + (int)(i + 1) % pe->n);
-    same_usage(pe, &before);
+        job_good(pe, 1 + (int)(i + 1) % pe->n);
+    job_same_usage(pe, &before);
 }
 
 static void *jobs_beside(void *arg)
@@ -323,7 +236,7 @@ static void *jobs_beside(void *arg)
     struct pe *pe = arg;
 
     for (int i = 0; i < 3; i++)
-        good_job(pe, 2);
+        job_good(pe, 2);
     return NULL;
 }
 
@@ -335,7 +248,7 @@ static void jobs_at_once(struct pe *pe)
     if (!EXPECT(pe, pthread_create(&thread, NULL, jobs_beside, pe) == 0))
         return;
     for (int i = 0; i < 3; i++)
-        good_job(pe, pe->n);
+        job_good(pe, pe->n);
     pthread_join(thread, NULL);
 }
 

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define FLAGS_KNOWN ((FERRY_CAP_DIRECT << 1) - 1)
 #define AMO_KNOWN   (((1u << FERRY_AMO_KINDS) - 1) * 0x10001u)
@@ -206,10 +208,50 @@ static void garbage(struct pe *pe)
     EXPECT(pe, stub.plugin->ops->close(t) == FERRY_OK);
 }
 
+/* Memory of a kind that there is not, and its own key with the end cut off. */
+static void refused(struct pe *pe, const struct ferry_host_ops *ops, struct ferry_transport *t)
+{
+    struct ferry_memory memory = {
+        .size = sizeof(memory), .length = 1 << 16, .fd = memfd_create("check", MFD_CLOEXEC), .remote = 1};
+    struct ferry_caps caps = {.size = sizeof(caps)};
+    struct ferry_region *region = NULL;
+    struct ferry_rkey *key = NULL;
+    uint8_t blob[FERRY_KEY_MAX];
+    size_t size = sizeof(blob);
+
+    EXPECT(pe, memory.fd >= 0 && ftruncate(memory.fd, 1 << 16) == 0);
+    memory.address = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, 0);
+    EXPECT(pe, ops->query(t, 77, &caps) < 0);
+    memory.kind = 77;
+    EXPECT(pe, ops->register_memory(t, &memory, &region) < 0);
+    memory.kind = FERRY_MEMORY_HOST;
+    if (ops->register_memory(t, &memory, &region) ==
+        FERRY_OK) { /* one that must allocate may refuse what is not its own */
+        EXPECT(pe, ops->export_key(t, region, blob, &size) == FERRY_OK && size <= sizeof(blob));
+        for (size_t n = 0; n < size; n++)
+            EXPECT(pe, ops->import_key(t, 0, blob, n, &key) < 0);
+        EXPECT(pe, ops->deregister_memory(t, region) == FERRY_OK);
+    }
+    munmap(memory.address, 1 << 16);
+    close(memory.fd);
+}
+
+static void refusals(struct pe *pe)
+{
+    struct ferry_transport *t;
+    struct stub stub;
+
+    if (!load(pe, &stub) || !(t = open_one(pe, &stub)))
+        return;
+    refused(pe, stub.plugin->ops, t);
+    EXPECT(pe, stub.plugin->ops->close(t) == FERRY_OK);
+}
+
 const struct rule fy_rules_load[] = {
     {"R58.1", "the plugin's table is one that the core can read", 1, RULE_ALONE, table, NULL},
     {"R58.2", "what an instance claims fits together", 1, RULE_ALONE, claims, NULL},
     {"R58.3", "instances opened and closed a hundred times leave nothing behind", 1, RULE_ALONE, opened_again, NULL},
     {"R58.4", "endpoints and keys that are garbage are refused", 1, RULE_ALONE, garbage, NULL},
+    {"R58.5", "memory of no kind, and keys that are cut off, are refused", 1, RULE_ALONE, refusals, NULL},
     {NULL, NULL, 0, 0, NULL, NULL},
 };

@@ -12,9 +12,11 @@ struct settings {
     int pes;
     double deadline; /* seconds for each rule */
     bool processes, list;
-    unsigned levels; /* bit n: groups of level n; 0: all */
-    bool big;        /* rules of gigabytes, too */
-    int log;         /* where a rule's own words go, emptied before each; -1: to stdout and stderr */
+    unsigned levels;    /* bit n: groups of level n; 0: all */
+    bool big;           /* rules of gigabytes, too */
+    const char *launch; /* a command that starts the PEs, as "ferry-run -n 4"; NULL: they are started here */
+    int shared;         /* with it: the descriptor of the stage's memory */
+    int log;            /* where a rule's own words go, emptied before each; -1: to stdout and stderr */
 };
 
 /* Expected: it failed, and the file of known weaknesses says so. */
@@ -51,6 +53,15 @@ extern const struct rule fy_rule_reversed;
 /* stage.c: reads the capabilities in a child process; plays one rule in a child process, with a deadline. */
 int fy_stage_capabilities(struct runner *runner);
 void fy_stage_play(struct runner *runner, struct entry *entry);
+/* launch.c: memory of a stage that other processes can open, by the descriptor; NULL: there is none. Starts the PEs of
+ * the stage by the command; the number of failures. In a process that was started so (FY_LAUNCHED is set): plays its
+ * part, and returns its exit status. */
+#define FY_LAUNCHED "CHECK_STAGE"
+struct stage *fy_launch_stage(int *shared);
+int fy_launch_play(const struct runner *runner);
+int fy_launched(void);
+/* stage.c: takes lines of a job's log; arg is the stage. */
+void fy_stage_hear(void *arg, int level, const char *line);
 /* Bytes per second of large puts, measured now; 0: they fail. */
 double fy_stage_rate(struct runner *runner);
 /* select.c: the entries that the settings ask for; negative, with a message, when a name is unknown. And without

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Plays one rule in a child process: a crash or a hang is a failure that names the rule, and the rest goes on. Main
- * thread; `hear` is called by any thread of a job. */
+ * thread; `fy_stage_hear` is called by any thread of a job. */
 #include "runner.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Takes the reports of the hooks; passes the rest on. */
-static void hear(void *arg, int level, const char *line)
+void fy_stage_hear(void *arg, int level, const char *line)
 {
     struct stage *stage = arg;
     const char *chaos = strstr(line, "chaos: seed "), *count = strstr(line, "count: ");
@@ -65,11 +65,15 @@ static void look_at_ends(struct run *run)
     }
 }
 
-static int play_together(struct stage *stage, int pes)
+static int play_together(const struct runner *runner, int pes)
 {
-    struct run run = {.n = pes, .body = enter, .arg = stage, .options = stage->rule->options, .log = hear};
-    int bad = stage->processes ? pes_fork(&run) : pes_run(&run);
+    struct stage *stage = runner->stage;
+    struct run run = {.n = pes, .body = enter, .arg = stage, .options = stage->rule->options, .log = fy_stage_hear};
+    int bad;
 
+    if (runner->settings.launch)
+        return fy_launch_play(runner);
+    bad = stage->processes ? pes_fork(&run) : pes_run(&run);
     if (bad)
         look_at_ends(&run);
     memcpy(stage->seen, run.seen, sizeof(stage->seen));
@@ -91,7 +95,7 @@ static void child(struct runner *runner, int pes)
         dup2(runner->settings.log, STDOUT_FILENO);
         dup2(runner->settings.log, STDERR_FILENO);
     }
-    atomic_store(&stage->bad, stage->rule->flags & RULE_ALONE ? play_alone(stage, pes) : play_together(stage, pes));
+    atomic_store(&stage->bad, stage->rule->flags & RULE_ALONE ? play_alone(stage, pes) : play_together(runner, pes));
     fflush(NULL);
     exit(0);
 }
@@ -128,12 +132,19 @@ static enum outcome failed(struct entry *entry, const char *what, double number)
     return OUTCOME_FAIL;
 }
 
+/* Gigabytes that have to be made first are not made faster because another process wants the memory's bandwidth, too.
+ */
+static double deadline_of(const struct runner *runner, const struct entry *entry)
+{
+    return runner->settings.deadline * (entry->rule->flags & RULE_BIG ? 4 : 1);
+}
+
 static enum outcome judge(const struct runner *runner, struct entry *entry, int status, bool late)
 {
     struct stage *stage = runner->stage;
 
     if (late)
-        return failed(entry, "still running after %.0f s", runner->settings.deadline);
+        return failed(entry, "still running after %.0f s", deadline_of(runner, entry));
     if (WIFSIGNALED(status))
         return failed(entry, "killed by signal %.0f", WTERMSIG(status));
     if (WEXITSTATUS(status))
@@ -166,6 +177,8 @@ static const char *excluded(const struct runner *runner, const struct rule *rule
         return "its PEs share memory beside the heap; it runs with threads";
     if (rule->flags & RULE_BIG && !runner->settings.big && !runner->stage->plain && !only_max_msg(runner))
         return "moves gigabytes: runs once, over a transport as it is, where that was asked for or costs little";
+    if (rule->flags & RULE_ASKED && !runner->settings.groups && !runner->settings.rule && !runner->settings.levels)
+        return "starts dozens of jobs: runs where its group or level is asked for";
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     if (rule->flags & RULE_BIG)
         return "takes minutes with instrumented copies; it runs without sanitizers";
@@ -183,12 +196,22 @@ static void set_stage(struct runner *runner, const struct rule *rule)
 
     memset(runner->stage, 0, sizeof(*runner->stage));
     runner->stage->rule = rule;
+    runner->stage->pes = runner->settings.pes;
+    snprintf(runner->stage->id, sizeof(runner->stage->id), "%s", rule->id);
     runner->stage->caps = runner->caps;
     runner->stage->chaos = runner->chaos;
     runner->stage->processes = runner->settings.processes;
     memcpy(runner->stage->plugin, runner->plugin, sizeof(runner->plugin));
     runner->stage->plain =
         strcmp(runner->settings.transport, "loopback") == 0 && !(guise && *guise) && !(hooks && *hooks);
+}
+
+/* A launcher starts as many as it was told. */
+static int pes_of(const struct runner *runner, const struct rule *rule)
+{
+    int pes = runner->settings.pes;
+
+    return rule->flags & RULE_PAIR && pes > 2 && !runner->settings.launch ? 2 : pes;
 }
 
 static enum outcome play(struct runner *runner, struct entry *entry)
@@ -205,8 +228,8 @@ static enum outcome play(struct runner *runner, struct entry *entry)
     if (pid < 0)
         return failed(entry, "fork failed with error %.0f", errno);
     if (pid == 0)
-        child(runner, entry->rule->flags & RULE_PAIR && runner->settings.pes > 2 ? 2 : runner->settings.pes);
-    status = end_of(pid, runner->settings.deadline, &late);
+        child(runner, pes_of(runner, entry->rule));
+    status = end_of(pid, deadline_of(runner, entry), &late);
     return judge(runner, entry, status, late);
 }
 

@@ -20,7 +20,7 @@ unsigned long rule_times(struct pe *pe, const char *what, unsigned long full)
     unsigned long n = pes_scaled(full);
 
     if (pe->rank == 0)
-        printf("    %s: %lu of %lu %s\n", rule_stage(pe)->rule->id, n, full, what);
+        printf("    %s: %lu of %lu %s\n", rule_stage(pe)->id, n, full, what);
     return n;
 }
 

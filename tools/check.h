@@ -10,7 +10,7 @@
 #define CHECK_STEPS 1010 /* a step for each seed of chaos, and a few besides */
 
 struct check_settings {
-    const char *transport, *rule, *json, *junit, *expected;
+    const char *transport, *rule, *json, *junit, *expected, *baseline, *launch;
     int pes, channels, seeds;
     unsigned levels; /* bit n: level n */
     unsigned long seed;
@@ -55,6 +55,8 @@ void check_parse(struct check_settings *settings, int argc, char **argv);
 /* check_claims.c: asks in a child process, since a library beneath a plugin may start threads; negative, with a
  * message, if the transport cannot be used. */
 int check_ask(struct check *check);
+/* The path of what comes with the tool, "null.so"; negative: it is not there. */
+int check_find(const char *name, char *path, size_t size);
 /* check_plan.c */
 int check_plan(struct check *check);
 void check_run(struct check *check);

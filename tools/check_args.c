@@ -24,14 +24,18 @@ enum {
     KEY_DEADLINE,
     KEY_ONCE,
     KEY_EXPECTED,
-    KEY_PROCESSES
+    KEY_PROCESSES,
+    KEY_BASELINE,
+    KEY_LAUNCH
 };
 
 static const struct argp_option rows[] = {
     {"pes", 'n', "N", 0, "PEs of each job, 1 to 64 (4)", 0},
     {"processes", KEY_PROCESSES, NULL, 0, "PEs are processes, for the rules that allow it; else they are threads", 0},
+    {"launch", KEY_LAUNCH, "COMMAND", 0,
+     "PEs are processes that COMMAND starts on this host, as 'ferry-run -n 4' or 'mpirun -n 4'", 0},
     {"channels", KEY_CHANNELS, "N", 0, "Most contexts that exist at once in a PE: FERRY_CHANNELS", 0},
-    {"level", 'l', "LEVEL", 0, "Only this level, as L2, or these, as L0..L3 (L0..L5)", 0},
+    {"level", 'l', "LEVEL", 0, "Only this level, as L2, or these, as L0..L3 (L0..L5); L6 is speed", 0},
     {"rule", KEY_RULE, "ID[,ID]", 0, "Only these rules (R10.2), or all of one item (R10)", 0},
     {"seed", 's', "SEED", 0, "First seed of the adversary (1)", 0},
     {"seeds", KEY_SEEDS, "N", 0, "How many seeds the adversary plays, one after another (3)", 0},
@@ -40,6 +44,8 @@ static const struct argp_option rows[] = {
     {"expected", KEY_EXPECTED, "FILE", 0,
      "Known weaknesses, an array of {\"rule\", \"cause\"}: what fails besides them, or passes in spite of them, fails",
      0},
+    {"baseline", KEY_BASELINE, "FILE", 0,
+     "With L6: costs of calls must not be much worse than in FILE, which is written where it is not there", 0},
     {"json", KEY_JSON, "FILE", 0, "Write the bundle of results to FILE", 0},
     {"junit", KEY_JUNIT, "FILE", 0, "Write the results to FILE in JUnit's form", 0},
     {"list", KEY_LIST, NULL, 0, "List the rules with their levels, and end", 0},
@@ -111,6 +117,9 @@ static error_t parse_output(int key, char *arg, struct check_settings *s)
     case KEY_EXPECTED:
         s->expected = arg;
         return 0;
+    case KEY_BASELINE:
+        s->baseline = arg;
+        return 0;
     case KEY_JSON:
         s->json = arg;
         return 0;
@@ -143,6 +152,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         s->pes = (int)number(arg, "--pes", 1, 64, state);
         return 0;
     case KEY_PROCESSES:
+        s->processes = true;
+        return 0;
+    case KEY_LAUNCH:
+        s->launch = arg;
         s->processes = true;
         return 0;
     case KEY_CHANNELS:

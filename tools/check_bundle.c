@@ -97,6 +97,8 @@ static json_t *bundle(const struct check *check)
                      "environment", environment(), "pes", check->settings.pes, "pes_are",
                      check->settings.processes ? "processes" : "threads", "seeds", seeds, "levels", levels, "all",
                      sums(check, -1), "results", results);
+    if (root && check->settings.launch)
+        json_object_set_new(root, "launch", json_string(check->settings.launch));
     return root;
 }
 

@@ -5,6 +5,7 @@
 
 #include <ferry/ferry.h>
 
+#include <limits.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +104,60 @@ static json_t *question(const char *transport)
     return claims;
 }
 
+/* What a transport asks of others is no ability that it could claim. */
+static bool is_ability(const char *name)
+{
+    return strcmp(name, "must allocate") != 0 && strcmp(name, "target makes progress") != 0 &&
+           strcmp(name, "initiator makes progress") != 0;
+}
+
+static bool listed(const json_t *rows, const char *name)
+{
+    json_t *row;
+    size_t i;
+
+    json_array_foreach(rows, i,
+                       row) if (strcmp(json_string_value(json_object_get(row, "feature")), name) == 0) return true;
+    return false;
+}
+
+/* Abilities that are said not to be there; what the library makes instead is listed before, where it makes something.
+ */
+static void add_denied(json_t *claims)
+{
+    json_t *rows = json_object_get(claims, "not claimed"), *value;
+    const char *name;
+
+    json_object_foreach(json_object_get(claims, "capabilities"), name, value)
+    {
+        const char *text = json_string_value(value);
+
+        if (text && (strcmp(text, "no") == 0 || strcmp(text, "none") == 0) && is_ability(name) && !listed(rows, name))
+            json_array_append_new(rows, json_pack("{ss ss ss}", "feature", name, "instead",
+                                                  "the library does without it", "state", "not there"));
+    }
+}
+
+/* In a build folder, or where it was installed with the tool. */
+int check_find(const char *name, char *path, size_t size)
+{
+    char self[PATH_MAX], whole[2 * PATH_MAX];
+    const char *base = strrchr(name, '/');
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    self[n > 0 ? n : 0] = '\0';
+    *(strrchr(self, '/') ? strrchr(self, '/') : self) = '\0';
+    for (int installed = 0; installed < 2; installed++) {
+        if (installed)
+            snprintf(whole, sizeof(whole), "%s/../" CHECK_LIBDIR "/ferry/check/%s", self, base ? base + 1 : name);
+        else
+            snprintf(whole, sizeof(whole), "%s/../check/%s", self, name);
+        if (access(whole, R_OK) == 0 && snprintf(path, size, "%s", whole) < (int)size)
+            return 0;
+    }
+    return -1;
+}
+
 int check_ask(struct check *check)
 {
     json_t *plugin;
@@ -117,6 +172,7 @@ int check_ask(struct check *check)
                         plugin ? json_string_value(json_object_get(plugin, "detail")) : "there is no such plugin");
     }
     json_object_set(check->claims, "plugin", plugin);
+    add_denied(check->claims);
     hash(check, json_string_value(json_object_get(plugin, "path")));
     return 0;
 }

@@ -60,6 +60,8 @@ int main(int argc, char **argv)
         .log = -1};
     int rc = 0;
 
+    if (getenv(FY_LAUNCHED))
+        return fy_launched();
     check_parse(&check.settings, argc, argv);
     if (check.settings.list)
         list(&check.settings);

@@ -27,27 +27,6 @@ struct trial {
     int out;
 };
 
-/* Beside the tool in a build folder, or where it was installed with it. */
-static int find_plugin(char *path, size_t size)
-{
-    static const char *const places[] = {"../check/mutants/mutant.so", "../" CHECK_LIBDIR "/ferry/check/mutant.so"};
-    char self[PATH_MAX], whole[PATH_MAX + 100];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-    self[n > 0 ? n : 0] = '\0';
-    *(strrchr(self, '/') ? strrchr(self, '/') : self) = '\0';
-    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-        snprintf(whole, sizeof(whole), "%s/%s", self, places[i]);
-        if (access(whole, R_OK) == 0 && snprintf(path, size, "%s", whole) < (int)size)
-            return 0;
-    }
-    fprintf(stderr,
-            "ferry-check: the broken plugins, mutant.so, are neither at %s nor in the build folder; install them with "
-            "the tool\n",
-            whole);
-    return -1;
-}
-
 static void be_the_trial(const struct trial *trial, const char *plugin)
 {
     char seed[20];
@@ -56,10 +35,11 @@ static void be_the_trial(const struct trial *trial, const char *plugin)
     dup2(trial->out, STDOUT_FILENO);
     dup2(trial->out, STDERR_FILENO);
     setenv("FERRY_MUTANT_BREAK", trial->mutant->name, 1);
+    setenv("FERRY_MUTANT_GAP", strncmp(trial->rule, "R60", 3) == 0 ? "no" : "yes", 1); /* speed is judged without */
     setenv("FERRY_TIMEOUT", "5", 1);
     setenv("TEST_SCALE", trial->tries > 1 ? "10" : "3", 0);
     unsetenv("FERRY_HOOKS");
-    execl("/proc/self/exe", "ferry-check", plugin, "--rule", trial->rule, "--level", "L0..L5", "--seeds", "1", "--seed",
+    execl("/proc/self/exe", "ferry-check", plugin, "--rule", trial->rule, "--level", "L0..L6", "--seeds", "1", "--seed",
           seed, "--once", "--deadline", trial->healthy ? "60" : "10", (char *)NULL);
     _exit(127);
 }
@@ -170,8 +150,12 @@ int check_mutants(void)
     char plugin[PATH_MAX];
     double start = pes_now();
 
-    if (find_plugin(plugin, sizeof(plugin)) != 0)
+    if (check_find("mutants/mutant.so", plugin, sizeof(plugin)) != 0) {
+        fprintf(stderr,
+                "ferry-check: the broken plugins, mutant.so, are neither beside the tool nor in the build folder; "
+                "install them with the tool\n");
         return 1;
+    }
     play_all(trials, n, plugin);
     for (size_t i = 0; i < n; i++) {
         wrong += trials[i].noticed != !trials[i].healthy;

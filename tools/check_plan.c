@@ -2,6 +2,7 @@
  * ferry-check: the steps of a run, each with its environment, and their sums. Main thread. */
 #include "check.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 
 extern char **environ;
 
-const char *const check_level_names[LEVELS] = {"load", "data", "order", "threads", "adversary", "faults"};
+const char *const check_level_names[LEVELS] = {"load", "data", "order", "threads", "adversary", "faults", "speed"};
 
 static struct check_step *add(struct check *check, const char *what, unsigned levels, int scale)
 {
@@ -48,6 +49,8 @@ static void steps(struct check *check)
         step->chaos = true;
         step->seed = check->settings.seed + (unsigned long)i;
     }
+    if (wanted & BIT(LEVEL_SPEED))
+        add(check, "speed", BIT(LEVEL_SPEED), 100);
 }
 
 static int fill(struct check *check, struct check_step *step)
@@ -59,6 +62,8 @@ static int fill(struct check *check, struct check_step *step)
     s->expected = check->settings.expected;
     s->pes = check->settings.pes;
     s->processes = check->settings.processes;
+    s->launch = check->settings.launch;
+    s->shared = check->steps[0].runner.settings.shared;
     s->levels = step->levels;
     s->deadline = check->settings.deadline;
     s->log = check->log;
@@ -87,7 +92,7 @@ int check_plan(struct check *check)
     steps(check);
     first = &check->steps[0].runner;
     first->settings.transport = check->settings.transport;
-    first->stage = pes_shared(sizeof(*first->stage));
+    first->stage = fy_launch_stage(&first->settings.shared);
     if (!first->stage || fy_stage_capabilities(first) != 0) {
         fprintf(stderr, "ferry-check: transport %s cannot be opened; ferry-info tells why\n",
                 check->settings.transport);
@@ -117,13 +122,17 @@ static void set_hooks(const struct check_step *step, const char *user)
 
 static void enter(const struct check *check, const struct check_step *step, const char *user)
 {
-    char number[32];
+    char number[32], path[PATH_MAX];
 
     set_hooks(step, user);
     setenv("TEST_TRANSPORT", check->settings.transport, 1);
     setenv("FERRY_HEAP_CHUNK", "4M", 0); /* each rule is a job of its own */
     if (step->calls)
         setenv("FERRY_DIRECT", "no", 1);
+    if (check_find("null.so", path, sizeof(path)) == 0)
+        setenv("CHECK_NULL", path, 1);
+    if (check->settings.baseline)
+        setenv("CHECK_BASELINE", check->settings.baseline, 1);
     snprintf(number, sizeof(number), "%d", step->scale);
     setenv("TEST_SCALE", number, 0);
     snprintf(number, sizeof(number), "%lu", step->seed);

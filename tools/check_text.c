@@ -20,15 +20,19 @@ void check_again(const struct check *check, const struct check_step *step, const
                  size_t size)
 {
     const struct check_settings *s = &check->settings;
-    char seed[40] = "", channels[40] = "";
+    char seed[40] = "", channels[40] = "", launch[600] = "";
 
     if (step->chaos)
         snprintf(seed, sizeof(seed), " --seed %lu --seeds 1", step->seed);
     if (s->channels)
         snprintf(channels, sizeof(channels), " --channels %d", s->channels);
+    if (s->launch)
+        snprintf(launch, sizeof(launch), " --launch '%s'", s->launch);
     snprintf(line, size, "%sferry-check %s --rule %s --level L%d%s --pes %d%s%s", check->user, s->transport,
              entry->rule->id, (int)check_level_of(step, entry), seed, s->pes, channels,
-             s->processes ? " --processes" : "");
+             s->launch      ? launch
+             : s->processes ? " --processes"
+                            : "");
 }
 
 void check_print_head(const struct check *check)
@@ -43,7 +47,8 @@ void check_print_head(const struct check *check)
     printf("  sha256 %s\n  %s\n", check->sha256[0] ? check->sha256 : "(not readable)", member(plugin, "detail"));
     printf("  %d PEs as %s\n\nclaimed:\n", check->settings.pes, check->settings.processes ? "processes" : "threads");
     json_object_foreach(json_object_get(check->claims, "capabilities"), name,
-                        value) if (strcmp(json_string_value(value), "no") != 0)
+                        value) if (strcmp(json_string_value(value), "no") != 0 &&
+                                   strcmp(json_string_value(value), "none") != 0)
         printf("  %-30s %s\n", name, json_string_value(value));
     printf("not claimed:\n");
     json_array_foreach(json_object_get(check->claims, "not claimed"), i, row)
@@ -98,6 +103,8 @@ void check_print_entry(const struct check *check, const struct check_step *step,
                entry->reason[0] ? ": " : "", entry->reason);
     else if (entry->outcome == OUTCOME_NOT_RUN)
         printf("%s %s: %s\n", entry->rule->id, entry->rule->title, entry->reason);
+    if (entry->group->level == LEVEL_SPEED && entry->outcome == OUTCOME_PASS)
+        print_log(check, entry); /* its figures */
     fflush(stdout);
 }
 

@@ -50,10 +50,22 @@ static void signal_now(struct ferry_transport *t, uint32_t channel, struct ferry
     op->kind = FERRY_OP_PUT;
 }
 
+/* Sleeps, or computes for a while. */
+static void take_time(struct ferry_transport *t, const struct ferry_op *op)
+{
+    volatile unsigned turns = 0;
+
+    if (t->broken == BLOCKS)
+        usleep(20);
+    while (t->broken == SLOW_PATH && op->length > MUTANT_INLINE && turns < 200000)
+        turns++;
+}
+
 bool mutant_taken(struct ferry_transport *t, struct stream *s, uint32_t channel, struct held *held)
 {
     struct ferry_op *op = &held->op;
 
+    take_time(t, op);
     switch (t->broken) {
     case SIGNAL_BEFORE_DATA:
         if (op->kind == FERRY_OP_PUT_SIGNAL && op->length)

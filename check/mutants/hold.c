@@ -120,7 +120,7 @@ static void release_one(struct ferry_transport *t, uint32_t channel, struct stre
     if (!mutant_may(t, held->op.peer))
         return;
     s->held[pick] = s->held[--s->n];
-    if (overtakes(s, held->sequence))
+    if (t->gaps && overtakes(s, held->sequence))
         keep_gap(s);
     mutant_perform(t, channel, held);
     free(held);

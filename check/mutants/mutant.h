@@ -14,6 +14,7 @@
 
 #define MUTANT_QUEUE   256u /* operations held per (channel, peer) */
 #define MUTANT_COPY    256u
+#define MUTANT_INLINE  64u
 #define MUTANT_MESSAGE 4096u
 
 /* One held operation; group: number of borders before it. */
@@ -36,6 +37,7 @@ struct stream {
 struct ferry_transport {
     struct hook_base base; /* loopback's instance */
     enum mutant_kind broken;
+    bool gaps;       /* what was overtaken stays behind for a while */
     pthread_t owner; /* the thread in init */
     uint32_t my_pe, n_pes, max_channels;
     struct stream **streams; /* [channel * n_pes + peer] */

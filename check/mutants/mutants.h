@@ -47,6 +47,9 @@ enum mutant_kind {
     SECOND_OPEN_CRASHES,
     CLAIM_UNKNOWN,
     GARBAGE_ACCEPTED,
+    ERROR_SWALLOWED,
+    BLOCKS,
+    SLOW_PATH,
     MUTANTS
 };
 
@@ -99,6 +102,9 @@ static const struct mutant mutants[MUTANTS] = {
     [SECOND_OPEN_CRASHES] = {"second-open-crashes", "R55.1", "an instance after another one crashes"},
     [CLAIM_UNKNOWN] = {"claim-unknown", "R58.2", "claims what no core knows"},
     [GARBAGE_ACCEPTED] = {"garbage-accepted", "R58.4", "takes any bytes for a key"},
+    [ERROR_SWALLOWED] = {"error-swallowed", "R58.5", "a registration that failed is said to be good"},
+    [BLOCKS] = {"blocks", "R49.2", "operations sleep before they return"},
+    [SLOW_PATH] = {"slow-path", "R60.2", "puts longer than what is inline take a slow path"},
 };
 /* clang-format on */
 

@@ -15,23 +15,26 @@ extern const struct ferry_plugin mutant_loopback; /* loopback's own table, under
 
 static struct ferry_option rows[ROWS] = {
     {"break", FERRY_OPTION_STRING, 0, "none", NULL, "What is broken; none: nothing."},
+    {"gap", FERRY_OPTION_BOOL, 0, "yes", NULL, "Whether what was overtaken stays behind for a while."},
 };
 
 /* Loopback asks for its own options: they follow. */
 __attribute__((constructor)) static void join_rows(void)
 {
-    for (int i = 0; i + 2 < ROWS && mutant_loopback.options[i].name; i++)
-        rows[i + 1] = mutant_loopback.options[i];
+    for (int i = 0; i + 3 < ROWS && mutant_loopback.options[i].name; i++)
+        rows[i + 2] = mutant_loopback.options[i];
 }
 
-static int find(const struct ferry_core *core, enum mutant_kind *kind)
+static int find(const struct ferry_core *core, struct ferry_transport *t)
 {
     struct ferry_value value;
 
+    core->option(core, "gap", &value);
+    t->gaps = value.number != 0;
     core->option(core, "break", &value);
     for (int i = 0; i < MUTANTS; i++)
         if (strcmp(mutants[i].name, value.string) == 0) {
-            *kind = (enum mutant_kind)i;
+            t->broken = (enum mutant_kind)i;
             return FERRY_OK;
         }
     return hook_open_failed(core, FERRY_ERR_CONFIG, "ferry-check --mutants lists them", "there is no mutant %s",
@@ -63,7 +66,7 @@ static int open_inner(const struct ferry_core *core, const struct ferry_open *ho
 static int mutant_open(const struct ferry_core *core, const struct ferry_open *how, struct ferry_transport **out)
 {
     struct ferry_transport *t = calloc(1, sizeof(*t));
-    int rc = t ? find(core, &t->broken) : FERRY_ERR_NOMEM;
+    int rc = t ? find(core, t) : FERRY_ERR_NOMEM;
 
     if (rc == FERRY_OK) {
         t->owner = pthread_self();
@@ -124,7 +127,10 @@ static int mutant_register(struct ferry_transport *t, const struct ferry_memory 
 {
     if (t->broken == LEAK_BY_REGISTRATION)
         leak();
-    return hook_register_memory(t, memory, region);
+    if (hook_register_memory(t, memory, region) >= 0)
+        return FERRY_OK;
+    *region = NULL;
+    return t->broken == ERROR_SWALLOWED ? FERRY_OK : FERRY_ERR_SYSTEM;
 }
 
 /* The key that was released last stands in for the next one. */
@@ -171,7 +177,7 @@ static int mutant_query(struct ferry_transport *t, uint32_t memory_kind, struct 
         caps->flags |= FERRY_CAP_MORE;
     caps->order = t->broken == ORDER_CLAIMED ? FERRY_ORDER_ALL : 0;
     caps->copy_max = MUTANT_COPY;
-    caps->inline_max = 64;
+    caps->inline_max = MUTANT_INLINE;
     caps->message_max = MUTANT_MESSAGE;
     if (t->broken == LENGTH_16_BITS || t->broken == LENGTH_32_BITS || t->broken == GET_TOO_SHORT ||
         native_signals(t->broken))

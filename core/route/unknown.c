@@ -17,7 +17,7 @@ static bool any_starts(const struct fy_options *const *known, const char *prefix
 void fy_route_warn_unknown(const struct fy_route *route, const struct fy_options *core, const struct fy_log *log)
 {
     static const char *const prefixes[] = {"FERRY_IBRC_",     "FERRY_LIBFABRIC_", "FERRY_UCX_",
-                                           "FERRY_LOOPBACK_", "FERRY_CHAOS_",     "FERRY_COUNT_"};
+                                           "FERRY_LOOPBACK_", "FERRY_CHAOS_",     "FERRY_COUNT_",  "FERRY_FAULT_"};
     const char *foreign[sizeof(prefixes) / sizeof(prefixes[0]) + 1] = {NULL};
     const struct fy_options **known = calloc(route->n_candidates + 2, sizeof(*known));
     size_t n = 0;

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # ferry-check as a user runs it: results in all three forms, a failure that says how to play it again, messages.
-# usage: check.sh FERRY-CHECK BROKEN.so
+# usage: check.sh FERRY-CHECK BROKEN.so FERRY-RUN
 set -u
-check=$1 broken=$2
+check=$1 broken=$2 run=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bad=0
@@ -55,6 +55,17 @@ expect 0 '^KNOWN R26.1 .*: old values are guessed' --rule R26.1 --level L2 --exp
 unset BREAK LD_PRELOAD
 expect 1 'lists it as failing: old values are guessed' --rule R26.1 --level L2 --expected "$work/known"
 
+expect 0 '^PASS: loopback keeps L2' --rule R1.1 --level L2 --pes 2 --launch "$run -n 2" --json "$work/json"
+grep -q '"launch": ".* -n 2"' "$work/json" || complain "the bundle does not say what started the PEs"
+expect 1 "R1.1 .*--launch '.* -n 3'" --rule R1.1 --level L2 --pes 2 --launch "$run -n 3"
+expect 1 'no-launcher ended with status 127' --rule R1.1 --level L2 --launch no-launcher
+CHECK_STAGE=/nowhere expect 1 'cannot open what its parent shares'
+expect 0 'stored in' --rule R60.5 --level L6 --baseline "$work/speed"
+expect 0 'put of 8 bytes: .* times' --rule R60.5 --level L6 --baseline "$work/speed"
+sed 's/: .*[0-9]/: 0.001/' "$work/speed" >"$work/faster"
+expect 1 'put of 8 bytes: .* times, stored 0.0 times' --rule R60.5 --level L6 --baseline "$work/faster"
+FERRY_HOOKS=fault FERRY_FAULT_NTH=0 expect 1 'the option nth of fault is 0' --rule R1.1 --level L2
+FERRY_HOOKS=fault FERRY_FAULT_CALL=rma expect 1 'call 1 of rma failed, as it was asked to' --rule R1.1 --level L2
 expect 0 'R26.1 .*not run: budget: ' --rule R26.1 --level L2 --seconds 0.000001
 expect 0 '^n/a .*R3.1 .*needs more PEs' --rule R3.1 --level L2 --pes 2 --verbose
 expect 1 'transport nonesuch cannot be used: ' nonesuch

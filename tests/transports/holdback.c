@@ -125,6 +125,8 @@ static int hb_reach(struct ferry_transport *t, uint32_t peer, const void *blob, 
 static int hb_register(struct ferry_transport *t, const struct ferry_memory *memory, struct ferry_region **region)
 {
     (void)t;
+    if (memory->kind != FERRY_MEMORY_HOST)
+        return FERRY_ERR_UNSUPPORTED;
     *region = malloc(sizeof(**region));
     if (!*region)
         return FERRY_ERR_NOMEM;

@@ -2,7 +2,7 @@
 # What is tested: the programs, plugins and libraries of a build folder as they lie there, under /ferry in the guest (their
 # run paths are relative), and tests/vm/guest under /rig. Made anew for each run. Sourced by run.
 
-payload_files="libferry.so.0 tools/ferry-run tools/ferry-info tools/ferry-perf examples/hello examples/moe_dispatch
+payload_files="libferry.so.0 tools/ferry-run tools/ferry-info tools/ferry-perf tools/ferry-check examples/hello examples/moe_dispatch
     tests/api/test_order tests/api/test_data tests/api/test_narrow tests/api/test_collective
     tests/conformance/conformance tests/vm/vm_adders tests/vm/vm_chain tests/vm/vm_flood tests/vm/vm_stale
     tests/vm/vm_steady tests/vm/vm_victim tests/ibrc/ibrc_batches"

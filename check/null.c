@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A transport that costs nothing and moves nothing: what is left of an operation's time is the library's. For measurements only.
- * PEs are threads of one process. Channel threads; it keeps no state of a channel. */
+ * A transport that costs nothing and moves nothing: what is left of an operation's time is the library's. For
+ * measurements only. PEs are threads of one process. Channel threads; it keeps no state of a channel. */
 #include <ferry/transport.h>
 
 #include <stdlib.h>
@@ -80,7 +80,8 @@ static int null_export_key(struct ferry_transport *t, struct ferry_region *regio
     return FERRY_OK;
 }
 
-static int null_import_key(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size, struct ferry_rkey **key)
+static int null_import_key(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size,
+                           struct ferry_rkey **key)
 {
     (void)t;
     (void)peer;
@@ -138,8 +139,8 @@ static int null_query(struct ferry_transport *t, uint32_t memory_kind, struct fe
     (void)t;
     if (memory_kind != FERRY_MEMORY_HOST)
         return FERRY_ERR_UNSUPPORTED;
-    caps->flags = FERRY_CAP_GET | FERRY_CAP_PUT_SIGNAL | FERRY_CAP_SIGNAL_STRONG | FERRY_CAP_FENCED | FERRY_CAP_UNREGISTERED_LOCAL |
-                  FERRY_CAP_QUIET_PEER | FERRY_CAP_MORE;
+    caps->flags = FERRY_CAP_GET | FERRY_CAP_PUT_SIGNAL | FERRY_CAP_SIGNAL_STRONG | FERRY_CAP_FENCED |
+                  FERRY_CAP_UNREGISTERED_LOCAL | FERRY_CAP_QUIET_PEER | FERRY_CAP_MORE;
     caps->order = FERRY_ORDER_ALL;
     caps->domain = FERRY_DOMAIN_CPU;
     caps->amo64 = 0x1f | 0xffu << 16;
