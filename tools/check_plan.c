@@ -158,12 +158,12 @@ static void leave(const struct check_step *step, const char *user, const char *d
         unsetenv("TEST_SCALE");
 }
 
-/* Gigabytes are moved where that takes no longer than a minute. */
+/* Gigabytes are moved where that takes no longer than a minute, or where the rule was named. */
 static bool affordable(struct check *check, struct check_step *step, struct entry *entry)
 {
     const double bytes = 16.0 * (1u << 30), most = 60;
 
-    if (!(entry->rule->flags & RULE_BIG) || !step->runner.settings.big)
+    if (!(entry->rule->flags & RULE_BIG) || !step->runner.settings.big || check->settings.rule)
         return true;
     if (check->rate == 0)
         check->rate = fy_stage_rate(&step->runner);
