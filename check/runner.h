@@ -30,6 +30,7 @@ struct entry {
     double seconds;
     char reason[600];
     const char *cause; /* why it is expected to fail; NULL: it is not */
+    bool sometimes;    /* it may pass, too */
     char name[128];    /* R10_2_fence_orders_… */
     char seen[256];    /* where it first failed */
     struct runner *runner;
