@@ -312,6 +312,7 @@ static void show(struct ferry_job *job)
     for (size_t i = 0; i < job->route->n_chosen && n < sizeof(head->transports); i++)
         n += (size_t)snprintf(head->transports + n, sizeof(head->transports) - n, "%s%s", i ? "," : "", job->route->chosen[i]->name);
     __atomic_store_n(&head->magic, FERRY_PAGE_MAGIC, __ATOMIC_RELEASE);
+    atomic_store(&job->look.on, true);
 }
 
 /* Recursive, since a handler may abort the job, or set another handler. */

@@ -95,7 +95,8 @@ void fy_report_close(struct fy_report *report);
 
 /* watch.c: once a second, the control thread looks at its own PE. */
 struct fy_look_job {
-    uint64_t next, last;
+    _Atomic bool on;        /* init is over: contexts are named, and looked at */
+    uint64_t next;
     double stall;           /* FERRY_STALL_SECONDS */
     uint32_t asked;         /* the last request that was seen */
     uint64_t reported;      /* start of the wait that a report was made about */

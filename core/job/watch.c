@@ -101,7 +101,7 @@ uint64_t fy_job_tick(void *arg, uint64_t now)
         return job->look.next;
     double every = job->look.stall > 0 && job->look.stall < 2 ? job->look.stall * 5e8 : EVERY_NS;
     job->look.next = now + (uint64_t)every;
-    if (!job->look.channels)
+    if (!atomic_load(&job->look.on)) /* acquires what init has made */
         return job->look.next;
     look_at_all(job, now);
     look_for_requests(job);

@@ -224,7 +224,7 @@ int fy_job_ask_state(struct ferry_job *job, uint32_t pe, struct fy_state *state,
 
 static int serve_state(struct ferry_job *job, void *reply, size_t capacity, size_t *reply_size)
 {
-    if (capacity < sizeof(struct fy_state) || !job->look.channels)
+    if (capacity < sizeof(struct fy_state) || !atomic_load(&job->look.on))
         return FERRY_ERR_STATE;
     fy_job_state(job, reply);
     *reply_size = sizeof(struct fy_state);

@@ -46,18 +46,18 @@ static pid_t parent_of(pid_t pid)
         fclose(file);
     text[n] = '\0';
     const char *end = strrchr(text, ')');
-    return end ? (pid_t)strtol(end + 4, NULL, 10) : 0;
+    return end ? (pid_t)strtol(end + 4, NULL, 10) : -1; /* it has ended */
 }
 
-/* What a reading says of a PE of the job under ferry-run; NULL: nothing. Borrowed. */
-static json_t *pe_of(const json_t *reading, const struct command *job, int pe)
+/* What a reading says of a PE of the job that this ferry-run has started; NULL: nothing. Borrowed. */
+static json_t *pe_of(const json_t *reading, pid_t job, int pe)
 {
     size_t i, k;
     json_t *one, *entry;
     json_array_foreach(json_object_get(reading, "jobs"), i, one)
         json_array_foreach(json_object_get(one, "pes"), k, entry)
             if (json_integer_value(json_object_get(entry, "pe")) == pe &&
-                parent_of((pid_t)json_integer_value(json_object_get(entry, "pid"))) == job->pid)
+                parent_of((pid_t)json_integer_value(json_object_get(entry, "pid"))) == job)
                 return entry;
     return NULL;
 }
@@ -69,7 +69,7 @@ static json_t *reading(void)
 
 static pid_t pid_of(const struct command *job, int pe)
 {
-    json_t *all = reading(), *entry = pe_of(all, job, pe);
+    json_t *all = reading(), *entry = pe_of(all, job->pid, pe);
     assert_non_null(entry);
     pid_t pid = (pid_t)json_integer_value(json_object_get(entry, "pid"));
     json_decref(all);
@@ -115,7 +115,7 @@ static void test_rates(void **state)
     bool seen = false;
     begin(&job, "2", "puts");
     while (!seen && command_now() < deadline) {
-        json_t *all = reading(), *entry = pe_of(all, &job, 0), *channel = entry ? putting(entry) : NULL;
+        json_t *all = reading(), *entry = pe_of(all, job.pid, 0), *channel = entry ? putting(entry) : NULL;
         double rate = channel ? number(channel, "per_second", "puts") : 0, bytes = channel ? number(channel, "per_second", "bytes_put") : 0;
         seen = rate > 0;
         if (seen) {
@@ -145,7 +145,7 @@ static void test_exact(void **state)
     bool seen = false;
     begin(&job, "2", "count");
     while (!seen && command_now() < deadline) {
-        json_t *all = reading(), *entry = pe_of(all, &job, 0), *channel = entry ? putting(entry) : NULL;
+        json_t *all = reading(), *entry = pe_of(all, job.pid, 0), *channel = entry ? putting(entry) : NULL;
         seen = channel && number(channel, "totals", "puts") == 100000 && number(channel, "totals", "bytes_put") == 6400000 &&
                number(channel, "totals", "gets") == 1000 && number(channel, "totals", "bytes_got") == 8000;
         json_decref(all);
@@ -257,13 +257,13 @@ static void test_gone(void **state)
     (void)state;
     struct command job = {0}, hidden = {.settings = ARGS("FERRY_COUNTERS_PAGE=no")};
     begin(&job, "2", "busy");
-    pid_t pid = pid_of(&job, 1);
+    pid_t pid = pid_of(&job, 1), launcher = job.pid;
     char text[16];
     kill(pid, SIGKILL);
     command_finish(&job);
     json_t *all = reading();
-    assert_null(pe_of(all, &job, 0));
-    assert_null(pe_of(all, &job, 1));
+    assert_null(pe_of(all, launcher, 0));
+    assert_null(pe_of(all, launcher, 1));
     json_decref(all);
     command_release(&job);
 
@@ -275,7 +275,7 @@ static void test_gone(void **state)
 
     begin(&hidden, "2", "busy");
     all = reading();
-    assert_null(pe_of(all, &hidden, 0));
+    assert_null(pe_of(all, hidden.pid, 0));
     json_decref(all);
     let_end();
     command_finish(&hidden);
