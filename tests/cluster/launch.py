@@ -2,6 +2,7 @@
 # Launchers: each starts a program as n ranks, with an end; and a Slurm of this one machine, stopped exactly as it was started.
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -140,12 +141,16 @@ PartitionName=ferry Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscrib
 
 
 def free_ports(n):
-    held = [socket.socket() for _ in range(n)]
-    for s in held:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in held]
-    for s in held:
-        s.close()
+    """Below those that the kernel gives out: nobody gets one by chance before it is used."""
+    ports = []
+    while len(ports) < n:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports += [port] if port not in ports else []
     return ports
 
 
@@ -156,9 +161,19 @@ class Slurm:
     def __init__(self, folder, hosts=None):
         self.folder, self.daemons, self.hosts, self.where = folder, [], hosts, ()
         self.user = pwd.getpwuid(os.getuid()).pw_name
+        for tries in (2, 1, 0):
+            try:
+                self.open()
+                return
+            except Failed:  # a port was taken after all
+                if not tries:
+                    raise
+
+    def open(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
         for name in ("munge", "state", "log", "spool", "tmp"):
-            os.makedirs(os.path.join(folder, name), exist_ok=True)
-        os.chmod(folder, 0o755)
+            os.makedirs(self.path(name))
+        os.chmod(self.folder, 0o755)
         try:
             self.begin()
         except BaseException:
