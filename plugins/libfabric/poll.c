@@ -43,20 +43,21 @@ static void complete(struct fy_lf_channel *c, struct fy_lf_slot *s)
     }
 }
 
-/* Nothing says whose it was. If one of those that have something under way is no more, or has failed already, it was that
- * one's; else all of them are taken for failed, but for this PE, if there are others: it would not be here to see it. */
+/* Nothing says whose it was. If some peer is no more, or has failed already, it was that one's, though it may have been given up
+ * with all that it was owed: the provider reports when it comes to it. Else all that have something under way are taken for failed,
+ * but for this PE, if there are others: it would not be here to see it. */
 static void orphan(struct fy_lf_channel *c, const struct fi_cq_err_entry *entry)
 {
     int others = 0, found = 0;
 
     for (struct fy_lf_peer *p = fy_lf_connected(c); p; p = p->next) {
-        if (p->posted == p->retired)
+        int busy = p->posted != p->retired;
+        others += busy && p->pe != c->t->my_pe;
+        if (!fy_lf_status(p) && !fy_lf_ended(c->t, p->pe))
             continue;
-        others += p->pe != c->t->my_pe;
-        if (fy_lf_status(p) || fy_lf_ended(c->t, p->pe)) {
+        found = 1;
+        if (busy)
             fy_lf_completion_error(c, p, entry, FERRY_OP_PUT);
-            found = 1;
-        }
     }
     for (struct fy_lf_peer *p = fy_lf_connected(c); p && !found; p = p->next)
         if (p->posted != p->retired && (!others || p->pe != c->t->my_pe))

@@ -55,6 +55,49 @@ static int reg(struct fid *fid, const void *buf, size_t len, uint64_t access, ui
     return lack.mr_reg ? lack.mr_reg : real_reg(fid, buf, len, access, offset, key, flags, mr, context);
 }
 
+static struct fi_ops_cq real_cq;
+
+static ssize_t cq_read(struct fid_cq *cq, void *buf, size_t count)
+{
+    return lack.strays > 0 ? -FI_EAVAIL : real_cq.read(cq, buf, count);
+}
+
+static ssize_t cq_readerr(struct fid_cq *cq, struct fi_cq_err_entry *entry, uint64_t flags)
+{
+    if (lack.strays <= 0)
+        return real_cq.readerr(cq, entry, flags);
+    lack.strays--;
+    entry->op_context = NULL;
+    entry->err = FI_ECONNRESET;
+    return 1;
+}
+
+static int (*real_cq_open)(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context);
+
+static int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context)
+{
+    static struct fi_ops_cq own;
+    int rc = real_cq_open(domain, attr, cq, context);
+
+    if (rc)
+        return rc;
+    real_cq = own = *(*cq)->ops;
+    own.read = cq_read;
+    own.readerr = cq_readerr;
+    (*cq)->ops = &own;
+    return rc;
+}
+
+static void intercept_queues(struct fid_domain *domain)
+{
+    static struct fi_ops_domain own;
+
+    own = *domain->ops;
+    real_cq_open = own.cq_open;
+    own.cq_open = cq_open;
+    domain->ops = &own;
+}
+
 static int (*real_domain)(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *context);
 
 static int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *context)
@@ -62,6 +105,8 @@ static int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
     static struct fi_ops_mr mr;
     int rc = real_domain(fabric, info, domain, context);
 
+    if (!rc && lack.strays)
+        intercept_queues(*domain);
     if (rc || !lack.mr_reg)
         return rc;
     mr = *(*domain)->mr;
@@ -74,10 +119,13 @@ static int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
 {
     static struct fi_ops_fabric own;
+    static int depth; /* a layered provider opens the fabric below by the same call: that one is left alone */
     fabric_fn *real = (fabric_fn *)real_one("fi_fabric");
-    int rc = real(attr, fabric, context);
+    int rc;
 
-    if (rc || !lack.mr_reg)
+    depth++;
+    rc = real(attr, fabric, context);
+    if (--depth || rc || !(lack.mr_reg || lack.strays))
         return rc;
     own = *(*fabric)->ops;
     real_domain = own.domain;

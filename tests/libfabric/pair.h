@@ -46,6 +46,7 @@ struct lack {
     int getinfo;     /* fi_getinfo fails with this */
     int mr_reg;      /* registrations fail with this */
     uint64_t order;  /* 1: msg_order is emptied */
+    int strays;      /* so many failures of nobody's are reported by the next queues read; -1 when the domain is opened: none yet */
 };
 extern struct lack lack;
 

@@ -320,6 +320,57 @@ static void test_disconnect(void **state)
     pair_close(&p);
 }
 
+/* What had been copied for a peer that left fails when the provider comes to it, and is nobody else's. While all are there it must
+ * have been somebody's. */
+static int quiet_of_own(struct pair *p)
+{
+    double end = seconds() + 60;
+    uint64_t ticket = 0;
+    int rc = FERRY_AGAIN;
+
+    while (rc == FERRY_AGAIN && seconds() < end) {
+        rc = ops()->quiet(p->pe[0].t, 0, 0, &ticket);
+        pair_serve(p);
+    }
+    return rc;
+}
+
+static void test_stray_failures(void **state)
+{
+    struct ferry_connect io = {.size = sizeof io, .phase = FERRY_CONNECT_START};
+    uint8_t out[FERRY_ENDPOINT_MAX];
+    struct ferry_op put;
+    struct pair p;
+
+    (void)state;
+    lack.strays = -1;
+    pair_open(&p, with("quiet", "auto"));
+    io.in = p.pe[0].endpoint;
+    io.in_size = p.pe[0].endpoint_size;
+    io.out = out;
+    assert_int_equal(ops()->connect(p.pe[0].t, 0, 0, &io), FERRY_OK);
+    put = put_op(&p, 0, PLACE, 8);
+    put.peer = 0;
+    put.key = p.pe[1].key; /* of PE 0's memory */
+    assert_true(pair_post(&p, &put) >= 0);
+    assert_int_equal(quiet_of_own(&p), FERRY_OK);
+    assert_int_equal(ops()->disconnect(p.pe[0].t, 1), FERRY_OK);
+    assert_true(pair_post(&p, &put) >= 0);
+    lack.strays = 1;
+    assert_int_equal(quiet_of_own(&p), FERRY_OK);
+    assert_int_equal(lack.strays, 0);
+    pair_close(&p);
+
+    lack.strays = -1;
+    pair_open(&p, with("quiet", "auto"));
+    put = put_op(&p, 0, PLACE, 8);
+    assert_true(pair_post(&p, &put) >= 0);
+    lack.strays = 1;
+    assert_int_equal(pair_quiet(&p), FERRY_ERR_PEER);
+    pair_close(&p);
+    lack = (struct lack){0};
+}
+
 /* Closing waits for nobody. */
 static void test_close_with_operations(void **state)
 {
@@ -376,7 +427,7 @@ int main(void)
         cmocka_unit_test(test_tickets),      cmocka_unit_test(test_remote_data),
         cmocka_unit_test(test_doubt),        cmocka_unit_test(test_no_atomics),
         cmocka_unit_test(test_disconnect),   cmocka_unit_test(test_close_with_operations),
-        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_stray_failures), cmocka_unit_test(test_environment),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,8 +84,11 @@ static bool living_go_on(struct survivor *s)
     rc = rc == FERRY_OK ? touch_the_living(s) : rc;
     if (rc == FERRY_ERR_PEER && !strstr(s->record.message, "is dead") && ferry_acknowledge_failures(s->job) == FERRY_OK)
         rc = touch_the_living(s);
-    if (rc != FERRY_OK)
-        printf("victim: pe %d: the living: %s\n", s->me, ferry_status_string(rc));
+    if (rc != FERRY_OK) {
+        struct ferry_error why = {.size = sizeof why};
+        ferry_last_error(s->job, &why);
+        printf("victim: pe %d: the living: %s: pe %d: %s\n", s->me, ferry_status_string(rc), why.peer, why.message);
+    }
     return rc == FERRY_OK;
 }
 
