@@ -186,17 +186,18 @@ static bool failed(const struct fault *fault, int i)
     return fault->job.pes[i].began < 0 || fault->seen[i].status < 0 || fault->job.pes[i].ended < 0;
 }
 
-static bool names_fault(const char *message)
+/* A reason of its own, and not the news that somebody else has given up. */
+static bool reason(const char *message)
 {
-    return strstr(message, "transport fault") || strstr(message, "hook fault") || strstr(message, "as it was asked to");
+    return message[0] && !strstr(message, "abort");
 }
 
-/* Was this PE given a reason that names the fault; or, where something never completed, that it took too long? */
+/* Was this PE given a reason; or, where something never completed, that it took too long? */
 static bool told_why(const struct fault *fault, int i, bool lost)
 {
     if (lost)
         return fault->seen[i].status == FERRY_ERR_TIMEOUT && fault->seen[i].message[0];
-    return names_fault(fault->job.pes[i].error.message) || names_fault(fault->seen[i].message);
+    return reason(fault->job.pes[i].error.message) || reason(fault->seen[i].message);
 }
 
 static void explain(const struct pe *pe, const struct fault *fault)
