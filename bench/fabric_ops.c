@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What bench/fabrics asks of Ferry beyond ferry-perf: puts of 8 bytes under callgrind, and put, wait, signal one after the other.
- * Two PEs, each on a core of its own; one thread per PE.
- * usage: ferry-run -n 2 fabric_ops count|put_wait_signal BYTES ITERATIONS [BATCHES]
- * Prints ns per operation: the median of the batches, and the best. count: 32 puts at a time under callgrind. */
+ * What bench/fabrics asks of Ferry beyond ferry-perf: the loops of fi_bare.c in Ferry's calls, and put, wait, signal one after
+ * the other. Two PEs, each on a core of its own; one thread per PE.
+ * usage: ferry-run -n 2 fabric_ops put_lat|puts|count|put_wait_signal BYTES ITERATIONS [BATCHES]
+ * Prints ns per operation: the median of the batches, and the best. put_lat: half a round trip of a put that the target waits
+ * for; puts: complete at the end of the batch; count: 32 puts at a time under callgrind. */
 #include <ferry/ferry.h>
 
 #include <sched.h>
@@ -24,9 +25,36 @@ struct bench {
     ferry_ctx_t *ctx;
     char *memory, *local; /* both symmetric */
     uint64_t *signal;
+    uint64_t sequence;
     size_t bytes;
     int peer;
 };
+
+/* One way of each exchange: a put of a number, which the peer waits for as a program does. fi_bare.c does the same. */
+static int exchange(struct bench *b, uint64_t n)
+{
+    int first = ferry_my_pe(b->job) == 0, rc = FERRY_OK;
+
+    while (n-- && rc == FERRY_OK) {
+        uint64_t number = ++b->sequence;
+        if (!first)
+            rc = ferry_wait_until(b->job, b->signal, FERRY_CMP_GE, number);
+        if (rc == FERRY_OK)
+            rc = ferry_put(b->ctx, b->signal, &number, sizeof number, b->peer);
+        if (rc == FERRY_OK && first)
+            rc = ferry_wait_until(b->job, b->signal, FERRY_CMP_GE, number);
+    }
+    return rc;
+}
+
+static int puts_in_a_row(struct bench *b, uint64_t n)
+{
+    int rc = FERRY_OK;
+
+    while (n-- && rc == FERRY_OK)
+        rc = ferry_put_nbi(b->ctx, b->memory, b->local, b->bytes, b->peer);
+    return rc == FERRY_OK ? ferry_quiet(b->ctx) : rc;
+}
 
 static int counted(struct bench *b, uint64_t n)
 {
@@ -87,8 +115,11 @@ static double now_ns(void)
 
 static int initiator(struct bench *b, const char *test, uint64_t n, int batches)
 {
-    int (*batch)(struct bench *, uint64_t) = strcmp(test, "count") == 0 ? counted : put_wait_signal;
-    double ns[BATCHES];
+    int (*batch)(struct bench *, uint64_t) = strcmp(test, "count") == 0     ? counted
+                                             : strcmp(test, "put_lat") == 0 ? exchange
+                                             : strcmp(test, "puts") == 0    ? puts_in_a_row
+                                                                            : put_wait_signal;
+    double ns[BATCHES], ways = batch == exchange ? 2 : 1;
     /* what the first operations do once is not counted */
     int rc = batch == counted ? ferry_put(b->ctx, b->memory, b->local, b->bytes, b->peer) : batch(b, n);
 
@@ -97,7 +128,7 @@ static int initiator(struct bench *b, const char *test, uint64_t n, int batches)
     for (int i = 0; i < batches && rc == FERRY_OK; i++) {
         double start = now_ns();
         rc = batch(b, n);
-        ns[i] = (now_ns() - start) / (double)n;
+        ns[i] = (now_ns() - start) / (double)n / ways;
     }
     if (rc != FERRY_OK)
         return rc;
@@ -119,6 +150,8 @@ static int run(struct bench *b, char **argv, int batches)
         rc = FERRY_ERR_NOMEM;
     if (rc == FERRY_OK && ferry_my_pe(b->job) == 0)
         rc = initiator(b, argv[1], strtoull(argv[3], NULL, 0), batches);
+    else if (rc == FERRY_OK && strcmp(argv[1], "put_lat") == 0)
+        rc = exchange(b, strtoull(argv[3], NULL, 0) * (uint64_t)(batches + 1)); /* and the one that warms up */
     return rc == FERRY_OK ? ferry_barrier(b->job) : rc;
 }
 

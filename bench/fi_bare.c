@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a libfabric provider does by itself: loops of fi_write and fi_fetch_atomic between two processes, each on a core.
  * One thread per process; the target reads its completion queue all the time, as most providers need.
- * usage: fi_bare PROVIDER VIRT_ADDR put_lat|put_rate|fetch_add|put_bw|count BYTES ITERATIONS [BATCHES]
- * Prints ns per operation: the median of the batches, and the best. count: 32 puts at a time under callgrind. */
+ * usage: fi_bare PROVIDER VIRT_ADDR put_lat|put_lat_apart|put_rate|fetch_add|put_bw|count BYTES ITERATIONS [BATCHES]
+ * Prints ns per operation: the median of the batches, and the best. put_lat_apart: each process is addressed at an
+ * endpoint of its own, and posts from another, as a library must that has contexts; count: 32 puts at a time under callgrind. */
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
@@ -38,6 +39,8 @@ struct bare {
     struct fid_domain *domain;
     struct fid_ep *ep;
     struct fid_cq *cq;
+    struct fid_ep *to;    /* what the peer addresses: `ep`, or (put_lat_apart) one of its own, with its own queue */
+    struct fid_cq *to_cq; /* NULL: it is `cq` */
     struct fid_av *av;
     struct fid_mr *mr;
     fi_addr_t peer;
@@ -78,6 +81,14 @@ static void turn(struct bare *b)
         fi_cq_readerr(b->cq, &error, 0);
         failed("an operation", -error.err);
     }
+}
+
+/* What comes in apart has no completions here: reading the queue moves it along. */
+static void turn_to(struct bare *b)
+{
+    struct fi_cq_entry entry;
+
+    fi_cq_read(b->to_cq, &entry, 1);
 }
 
 static void drain(struct bare *b, uint64_t left)
@@ -138,7 +149,7 @@ static void fetch_add(struct bare *b, uint64_t n)
 static void await(struct bare *b, uint64_t number)
 {
     while (__atomic_load_n((uint64_t *)(void *)b->memory, __ATOMIC_ACQUIRE) < number)
-        turn(b);
+        b->to_cq ? turn_to(b) : turn(b);
 }
 
 static void exchange(struct bare *b, uint64_t n, int first)
@@ -201,19 +212,28 @@ static void choose(struct bare *b, const char *provider, int virt_addr)
     fi_freeinfo(hints);
 }
 
-static void open_endpoint(struct bare *b)
+static void open_one(struct bare *b, struct fid_ep **ep, struct fid_cq **queue)
 {
     struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_CONTEXT, .size = 4096};
+
+    check("fi_endpoint", fi_endpoint(b->domain, b->info, ep, NULL));
+    check("fi_cq_open", fi_cq_open(b->domain, &cq, queue, NULL));
+    check("fi_ep_bind", fi_ep_bind(*ep, &(*queue)->fid, FI_TRANSMIT | FI_RECV));
+    check("fi_ep_bind", fi_ep_bind(*ep, &b->av->fid, 0));
+    check("fi_enable", fi_enable(*ep));
+}
+
+static void open_endpoints(struct bare *b, int apart)
+{
     struct fi_av_attr av = {.type = FI_AV_TABLE};
 
     check("fi_fabric", fi_fabric(b->info->fabric_attr, &b->fabric, NULL));
     check("fi_domain", fi_domain(b->fabric, b->info, &b->domain, NULL));
-    check("fi_endpoint", fi_endpoint(b->domain, b->info, &b->ep, NULL));
-    check("fi_cq_open", fi_cq_open(b->domain, &cq, &b->cq, NULL));
     check("fi_av_open", fi_av_open(b->domain, &av, &b->av, NULL));
-    check("fi_ep_bind", fi_ep_bind(b->ep, &b->cq->fid, FI_TRANSMIT | FI_RECV));
-    check("fi_ep_bind", fi_ep_bind(b->ep, &b->av->fid, 0));
-    check("fi_enable", fi_enable(b->ep));
+    open_one(b, &b->ep, &b->cq);
+    b->to = b->ep;
+    if (apart)
+        open_one(b, &b->to, &b->to_cq);
 }
 
 static void open_memory(struct bare *b)
@@ -236,7 +256,7 @@ static void meet(struct bare *b, int socket)
         char name[512];
     } mine = {.size = sizeof mine.name}, theirs;
 
-    check("fi_getname", fi_getname(&b->ep->fid, mine.name, &mine.size));
+    check("fi_getname", fi_getname(&b->to->fid, mine.name, &mine.size));
     mine.key = fi_mr_key(b->mr);
     mine.base = b->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uint64_t)(uintptr_t)b->memory : 0;
     if (write(socket, &mine, sizeof mine) != sizeof mine || recv(socket, &theirs, sizeof theirs, MSG_WAITALL) != sizeof theirs)
@@ -253,15 +273,18 @@ static int heard(struct bare *b, int socket)
     char word;
     ssize_t n;
 
-    while ((n = recv(socket, &word, 1, MSG_DONTWAIT)) < 0)
+    while ((n = recv(socket, &word, 1, MSG_DONTWAIT)) < 0) {
         turn(b);
+        if (b->to_cq)
+            turn_to(b);
+    }
     return n == 1 && word == 'b';
 }
 
 static void target(struct bare *b, int socket, const char *test, uint64_t n)
 {
     while (heard(b, socket)) /* b: a batch of the exchange, which takes both */
-        if (strcmp(test, "put_lat") == 0)
+        if (strncmp(test, "put_lat", 7) == 0)
             exchange(b, n, 0);
     fi_close(&b->ep->fid); /* takes its file out of /dev/shm */
     _Exit(0);
@@ -283,7 +306,7 @@ static double now_ns(void)
 
 static void batch(struct bare *b, int socket, const char *test, uint64_t n)
 {
-    int exchanges = strcmp(test, "put_lat") == 0;
+    int exchanges = strncmp(test, "put_lat", 7) == 0;
 
     if (exchanges && write(socket, "b", 1) != 1)
         failed("the other process", -FI_EIO);
@@ -300,7 +323,7 @@ static void batch(struct bare *b, int socket, const char *test, uint64_t n)
 static void initiator(struct bare *b, int socket, const char *test, uint64_t n, int batches)
 {
     double ns[BATCHES];
-    int halves = strcmp(test, "put_lat") == 0 ? 2 : 1;
+    int halves = strncmp(test, "put_lat", 7) == 0 ? 2 : 1;
 
     flush(b); /* connects */
     if (strcmp(test, "count") != 0)
@@ -321,7 +344,7 @@ int main(int argc, char **argv)
     int sockets[2], first;
 
     if (argc < 6) {
-        fprintf(stderr, "usage: fi_bare PROVIDER VIRT_ADDR put_lat|put_rate|fetch_add|put_bw|count BYTES ITERATIONS [BATCHES]\n");
+        fprintf(stderr, "usage: fi_bare PROVIDER VIRT_ADDR put_lat|put_lat_apart|put_rate|fetch_add|put_bw|count BYTES ITERATIONS [BATCHES]\n");
         return 64;
     }
     int batches = argc > 6 ? atoi(argv[6]) : 9;
@@ -332,7 +355,7 @@ int main(int argc, char **argv)
     pin(!first);
     b.bytes = strtoull(argv[4], NULL, 0);
     choose(&b, argv[1], atoi(argv[2]));
-    open_endpoint(&b);
+    open_endpoints(&b, strcmp(argv[3], "put_lat_apart") == 0);
     open_memory(&b);
     close(sockets[!first]);
     meet(&b, sockets[first]);
