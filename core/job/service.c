@@ -6,7 +6,9 @@
 #include <string.h>
 #include <time.h>
 
-#define NAP_NS 50000
+#define NAP_FIRST_NS 50000u
+#define NAP_LAST_NS  800000u
+#define TURN_NS      16000u /* a thread that waits all the time has at least one turn in this */
 
 static void *service_main(void *arg)
 {
@@ -14,15 +16,19 @@ static void *service_main(void *arg)
     /* It never spins: on a core that it shares with a thread that looks for what it is to bring, that would be for nothing. */
     struct fy_backoff backoff = {.rounds = FY_SPIN};
     uint64_t seen = 0;
+    uint32_t nap = NAP_FIRST_NS;
     while (!atomic_load(&job->service_stop)) {
         /* A thread that waits serves itself. On one core this one would be stopped in the middle, as a rule with the transport
          * in its hands, and the other would turn round idly until its time is up. */
         uint64_t attended = atomic_load_explicit(&job->world.attended, memory_order_relaxed);
         if (attended != seen) {
+            bool always = attended - seen > nap / TURN_NS; /* and not in between, when others wait for this thread */
+            nap = !always ? NAP_FIRST_NS : nap < NAP_LAST_NS ? 2 * nap : nap;
             seen = attended;
-            nanosleep(&(struct timespec){0, NAP_NS}, NULL);
+            nanosleep(&(struct timespec){0, (long)nap}, NULL);
             continue;
         }
+        nap = NAP_FIRST_NS;
         bool moved = fy_world_serve(&job->world);
         moved |= fy_world_progress(&job->world);
         if (moved)

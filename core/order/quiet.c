@@ -9,6 +9,8 @@
 #include "post.h"
 #include "quiet.h"
 
+#define TURNS 8u /* of a wait in which something moves, to one in which peers are served */
+
 static void flow_clear(struct ferry_ctx *ctx, struct fy_flow *flow)
 {
     if (flow->did & FY_DID_SET(FY_DID_OUT) && --ctx->n_busy == 0)
@@ -77,7 +79,7 @@ static int wait_for_ticket(struct ferry_ctx *ctx, const struct fy_lane *lane, ui
 {
     struct fy_world *world = ctx->world;
     uint64_t deadline = 0;
-    uint32_t ask = fy_lane_ask(lane, pe);
+    uint32_t ask = fy_lane_ask(lane, pe), turns = 0;
     for (;;) {
         int rc = lane->ops->quiet(lane->handle, ctx->id, ask, ticket);
         if (rc == FERRY_OK)
@@ -86,8 +88,11 @@ static int wait_for_ticket(struct ferry_ctx *ctx, const struct fy_lane *lane, ui
             return fy_world_check(world, -2, doing); /* of whom this was */
         if (rc < 0)
             return fy_lane_failed(ctx, lane, pe == FERRY_PEER_ALL ? ctx->listed[0] : pe, -1, rc);
-        if (lane->ops->progress(lane->handle, ctx->id) == FERRY_OK)
+        bool moved = lane->ops->progress(lane->handle, ctx->id) == FERRY_OK;
+        if (moved)
             fy_wait_moved(world, at);
+        if (moved && ++turns % TURNS) /* it may be what is waited for: before peers are served */
+            continue;
         if (world->target_progress) /* the peer's progress is in nobody else's hands either */
             fy_wait_serve(world, at);
         if (!fy_backoff(at))

@@ -7,10 +7,17 @@
 #include "fence.h"
 #include "post.h"
 
+#define TURNS 4u /* of a thread that spins, to one in which it also sees to what it has posted: what it waits for is a peer's */
+
+static bool own_turn(const struct fy_backoff *backoff)
+{
+    return backoff->rounds >= FY_SPIN || backoff->rounds % TURNS == TURNS - 1;
+}
+
 int fy_wait_turn(const struct fy_waiter *waiter, struct fy_backoff *backoff)
 {
     struct fy_world *world = waiter->world;
-    if (world->locked && fy_world_progress(world))
+    if (world->locked && own_turn(backoff) && fy_world_progress(world))
         fy_wait_moved(world, backoff);
     if (world->serves)
         fy_wait_serve(world, backoff);

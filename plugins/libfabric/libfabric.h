@@ -20,6 +20,8 @@
 #define FY_LF_STASH 256 /* bytes of a put that are copied here where it is not left to the provider */
 #define FY_LF_NAME  160 /* bytes of an endpoint's address, at most */
 #define FY_LF_MAGIC 0x4679466cu
+#define FY_LF_HEAR  40000u  /* ns between two looks at the bell: less than the nap of a thread that waits for it */
+#define FY_LF_PUSH  200000u /* the same at a channel of which nothing is awaited, and whose operations were small */
 
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -117,6 +119,8 @@ struct fy_lf_channel {
     uint32_t told;              /* operations that will report */
     uint32_t room;              /* of those, at most */
     uint32_t id;
+    uint64_t looked;            /* when the queue was last read with nothing awaited; 0: read it at once */
+    int bulky;                  /* something outstanding is larger than what the provider copies: it may need to be pushed */
     struct ferry_transport *t;
     struct fid_cq *cq;
     struct fid_av *av;
@@ -158,7 +162,8 @@ struct ferry_transport {
     struct fy_lf_channel service; /* its ep, cq and av: what peers address, and progress(SERVICE) reads */
     int bell;             /* readable when something comes in at the service endpoint; -1: there is none, */
     struct fid_cntr *count; /* but this counts what peers did; or NULL */
-    uint64_t counted;     /* its last value; service thread */
+    uint64_t counted;     /* its last value; service thread, */
+    uint64_t listened;    /* and when it was read, or the bell heard */
     uint64_t next_key;
     uint32_t amo32, amo64; /* as in struct ferry_caps */
     int peek;              /* enum fi_op that fetches a word and leaves it as it is; -1: there is none */

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 #include <string.h>
+#include <time.h>
 
 void fy_lf_window(struct fy_lf_peer *p)
 {
@@ -23,6 +24,7 @@ static void retire(struct fy_lf_channel *c, struct fy_lf_peer *p, uint64_t seq)
     while (p->retired < p->posted && !p->epoch[p->retired & p->mask])
         p->retired++;
     c->outstanding -= p->retired - before;
+    c->bulky &= c->outstanding != 0;
     fy_lf_window(p);
 }
 
@@ -173,6 +175,20 @@ int fy_lf_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint
     return c->peers[peer] ? quiet_peer(c, c->peers[peer], ticket) : FERRY_OK;
 }
 
+/* Is it time for the next look? A thread that spins is told no most of the time, one that naps in between always yes. */
+static int due(uint64_t *last, uint64_t after)
+{
+    struct timespec ts;
+    uint64_t now;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    if (now - *last < after)
+        return 0;
+    *last = now;
+    return 1;
+}
+
 /* It may ring for nothing, and does for ever once a connection has ended; but not to hear it costs each operation a nap. */
 static int rung(const struct ferry_transport *t)
 {
@@ -195,7 +211,7 @@ static int serve(struct ferry_transport *t)
 {
     struct fi_cq_data_entry entries[FY_LF_POLL];
     struct fi_cq_err_entry lost = {0};
-    int moved = rung(t);
+    int listen = due(&t->listened, FY_LF_HEAR), moved = listen && rung(t); /* before the queue is read: that silences it */
     ssize_t n = fi_cq_read(t->service.cq, entries, FY_LF_POLL);
 
     for (ssize_t i = 0; i < n; i++)
@@ -203,7 +219,7 @@ static int serve(struct ferry_transport *t)
             t->core->deliver(t->core, (uint32_t)(entries[i].data >> 32), (uint32_t)entries[i].data);
     if (n == -FI_EAVAIL) /* a peer's operation that was cut off: the peer hears of it */
         n = fi_cq_readerr(t->service.cq, &lost, 0);
-    return n > 0 || moved || counted(t) ? FERRY_OK : FERRY_AGAIN;
+    return n > 0 || moved || (listen && counted(t)) ? FERRY_OK : FERRY_AGAIN;
 }
 
 int fy_lf_progress(struct ferry_transport *t, uint32_t channel)
@@ -221,6 +237,8 @@ int fy_lf_progress(struct ferry_transport *t, uint32_t channel)
     moved = c->more != NULL;
     if (moved)
         fy_lf_flush(c, c->more);
+    if (!c->told && !c->bulky && !due(&c->looked, FY_LF_PUSH)) /* a small put may have stayed in the provider: seldom */
+        return c->outstanding && __atomic_load_n(&c->status, __ATOMIC_ACQUIRE) ? c->status : FERRY_AGAIN;
     if (fy_lf_poll(c) || moved)
         return FERRY_OK;
     return c->outstanding && __atomic_load_n(&c->status, __ATOMIC_ACQUIRE) ? c->status : FERRY_AGAIN;

@@ -8,8 +8,10 @@
 
 int fy_lf_post_failed(struct fy_lf_peer *p, ssize_t rc, const char *what)
 {
-    if (likely(rc == -FI_EAGAIN))
+    if (likely(rc == -FI_EAGAIN)) {
+        p->channel->looked = 0; /* whoever tries again makes progress before */
         return FERRY_AGAIN;
+    }
     fy_lf_peer_error(p, FERRY_OK, (int)-rc, what, NULL);
     return fy_lf_status(p);
 }
@@ -236,6 +238,7 @@ static int put(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct ferry
     if (unlikely(rc))
         return fy_lf_post_failed(p, rc, "fi_writemsg");
     taken(c, p, s);
+    c->bulky |= !inject;
     if (op->flags & FERRY_OP_DATA && c->t->provider.data_queued)
         p->amos = p->posted;
     if (told)
