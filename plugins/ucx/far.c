@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-int fy_ux_far_ready(struct fy_ux_channel *c, const struct ferry_op *op, ucp_rkey_h *rkey)
+int fy_ux_far_ready(struct fy_ux_channel *c, const struct ferry_op *op, int answered, ucp_rkey_h *rkey)
 {
     struct ferry_rkey *key = (struct ferry_rkey *)(uintptr_t)op->key; /* the channel's part of it is the channel's */
     struct fy_ux_peer *p = &c->peers[op->peer];
@@ -24,8 +24,8 @@ int fy_ux_far_ready(struct fy_ux_channel *c, const struct ferry_op *op, ucp_rkey
         return FERRY_OK;
     }
     rc = fy_ux_window(c);
-    if (!rc)
-        c->posted++;
+    if (!rc && !answered)
+        fy_ux_posted(c, p);
     return rc;
 }
 
@@ -45,6 +45,7 @@ void fy_ux_far_done(void *request, ucs_status_t status, void *peer)
 
 void fy_ux_far_replied(void *request, ucs_status_t status, void *peer)
 {
+    ((struct fy_ux_peer *)peer)->awaited--;
     ((struct fy_ux_peer *)peer)->channel->awaited--;
     fy_ux_far_done(request, status, peer);
 }
@@ -102,7 +103,8 @@ static int move(struct fy_ux_channel *c, struct fy_ux_peer *p, const struct ferr
     if (op->kind == FERRY_OP_GET) {
         param.cb.send = fy_ux_far_replied;
         answer = ucp_get_nbx(p->ep, op->local, op->length, at, rkey, &param);
-        c->awaited += UCS_PTR_IS_PTR(answer);
+        if (UCS_PTR_IS_PTR(answer))
+            fy_ux_asked(c, p);
         return fy_ux_far_answer(p, answer);
     }
     return fy_ux_far_answer(p, ucp_put_nbx(p->ep, op->local, op->length, at, rkey, &param));
@@ -141,7 +143,7 @@ int fy_ux_rma_far(struct fy_ux_channel *c, const struct ferry_op *op)
         if (!c->free)
             return FERRY_AGAIN;
     }
-    rc = fy_ux_far_ready(c, op, &rkey);
+    rc = fy_ux_far_ready(c, op, op->kind == FERRY_OP_GET, &rkey);
     if (rc)
         return rc;
     if (op->key->at[c->id].near) /* only now unpacked */

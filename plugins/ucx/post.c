@@ -26,7 +26,7 @@ static __attribute__((noinline)) int unfinished(struct fy_ux_channel *c, const s
 {
     ucs_status_t status;
 
-    c->posted++;
+    fy_ux_posted(c, &c->peers[op->peer]);
     if (UCS_PTR_IS_ERR(answer) || !(op->flags & FERRY_OP_COPY)) {
         status = UCS_PTR_IS_ERR(answer) ? UCS_PTR_STATUS(answer) : UCS_OK;
         if (!UCS_PTR_IS_ERR(answer))
@@ -142,7 +142,7 @@ int fy_ux_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
     if (unlikely(op->amo == FERRY_AMO_SET && !fetch))
         return set(t, channel, op);
     if (unlikely(far_away)) {
-        rc = fy_ux_far_ready(c, op, &rkey);
+        rc = fy_ux_far_ready(c, op, fetch, &rkey);
         if (rc)
             return rc;
         far_away = !key->at[channel].near; /* it may have been unpacked just now */
@@ -158,6 +158,7 @@ int fy_ux_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
     answer = ucp_atomic_op_nbx(p->ep, (ucp_atomic_op_t)codes[op->amo], &operand, 1, key->address + op->offset, rkey, param);
     if (likely(!answer && !far_away))
         return FERRY_DONE;
-    c->awaited += fetch && UCS_PTR_IS_PTR(answer);
+    if (fetch && UCS_PTR_IS_PTR(answer))
+        fy_ux_asked(c, p);
     return fy_ux_far_answer(p, answer);
 }

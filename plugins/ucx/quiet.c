@@ -6,13 +6,16 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 #define SERVE_TURNS 32 /* calls of UCX's progress in one of ours, while they move something */
+#define ANSWERS (1ull << 63) /* a ticket that only answers complete: the rest is how many had been asked for */
 
 static void settle(struct fy_ux_flush *f, int status)
 {
+    uint64_t *flushed = f->peer ? &f->peer->flushed : &f->channel->flushed;
+
     f->status = status;
     f->done = 1;
-    if (!status && f->covers > f->channel->flushed)
-        f->channel->flushed = f->covers;
+    if (!status && f->covers > *flushed)
+        *flushed = f->covers;
 }
 
 static void flushed(void *request, ucs_status_t status, void *arg)
@@ -31,8 +34,9 @@ static int begin(struct fy_ux_channel *c, uint32_t peer, uint64_t *ticket)
     if (f->ticket && !f->done)
         return FERRY_AGAIN;
     f->ticket = ++c->tickets;
-    f->covers = peer == FERRY_PEER_ALL ? c->posted : 0;
+    f->covers = c->posted;
     f->channel = c;
+    f->peer = peer == FERRY_PEER_ALL ? NULL : &c->peers[peer];
     f->done = 0;
     param.cb.send = flushed;
     param.user_data = f;
@@ -57,6 +61,41 @@ static int look(const struct fy_ux_channel *c, uint64_t ticket)
     return f->done ? f->status : FERRY_AGAIN;
 }
 
+/* Has something been posted that no flush has covered? */
+static int open_posts(const struct fy_ux_channel *c, uint32_t peer)
+{
+    const struct fy_ux_peer *p;
+
+    if (peer == FERRY_PEER_ALL)
+        return c->posted != c->flushed;
+    p = &c->peers[peer];
+    return p->last > c->flushed && p->last > p->flushed;
+}
+
+/* A flush would tell no more than the answers do, and takes another turn round to the peer. But answers to what was asked
+ * since are not to be waited for: then it is a flush after all. */
+static int answers(struct fy_ux_channel *c, uint32_t peer, uint64_t *ticket)
+{
+    uint64_t awaited = peer == FERRY_PEER_ALL ? c->awaited : c->peers[peer].awaited;
+    uint64_t asked = (peer == FERRY_PEER_ALL ? c->asked : c->peers[peer].asked) | ANSWERS;
+
+    if (!awaited)
+        return FERRY_OK;
+    if (*ticket && *ticket != asked) {
+        *ticket = 0;
+        return begin(c, peer, ticket);
+    }
+    *ticket = asked;
+    return FERRY_AGAIN;
+}
+
+static int proceed(struct fy_ux_channel *c, uint32_t peer, uint64_t *ticket)
+{
+    if (!*ticket && open_posts(c, peer))
+        return begin(c, peer, ticket);
+    return *ticket && !(*ticket & ANSWERS) ? look(c, *ticket) : answers(c, peer, ticket);
+}
+
 static int failed(const struct fy_ux_channel *c, uint32_t peer)
 {
     return __atomic_load_n(peer == FERRY_PEER_ALL ? &c->status : &c->peers[peer].status, __ATOMIC_ACQUIRE);
@@ -79,10 +118,10 @@ int fy_ux_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint
     struct fy_ux_channel *c = t->channels[channel];
     int rc = FERRY_OK;
 
-    if (unlikely(*ticket || c->posted != c->flushed)) {
+    if (unlikely(*ticket || c->posted != c->flushed || c->awaited)) {
         rc = failed(c, peer);
         if (!rc)
-            rc = *ticket ? look(c, *ticket) : begin(c, peer, ticket);
+            rc = proceed(c, peer, ticket);
         if (rc)
             return rc;
     }
@@ -95,16 +134,16 @@ int fy_ux_window(struct fy_ux_channel *c)
 {
     uint64_t out = c->posted - c->flushed;
 
-    if (out < FY_UX_WINDOW / 2)
+    if (out + c->awaited < FY_UX_WINDOW / 2)
         return FERRY_OK;
     if (c->own && look(c, c->own) != FERRY_AGAIN)
         c->own = 0;
     if (!c->own)
         begin(c, FERRY_PEER_ALL, &c->own); /* a failure is the peer's, and comes out there */
-    if (out < FY_UX_WINDOW)
+    if (out + c->awaited < FY_UX_WINDOW)
         return FERRY_OK;
     ucp_worker_progress(c->worker);
-    return c->posted - c->flushed < FY_UX_WINDOW ? FERRY_OK : FERRY_AGAIN;
+    return c->posted - c->flushed + c->awaited < FY_UX_WINDOW ? FERRY_OK : FERRY_AGAIN;
 }
 
 static int serve(struct ferry_transport *t)

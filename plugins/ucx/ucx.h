@@ -53,6 +53,10 @@ struct fy_ux_peer {
     uint32_t pe;
     char *endpoint;     /* of the peer, while the rest of its address is asked for; NULL: it is not */
     int loops;          /* the lane to the own process: what is posted is done */
+    uint64_t last;      /* the channel's `posted` at the last operation that a flush has to cover, */
+    uint64_t flushed;   /* and at the last flush of this peer that is complete */
+    uint64_t asked;     /* gets and atomics with a result, ever; */
+    uint64_t awaited;   /* those under way */
     _Atomic int status; /* enum ferry_status of the first failure */
     _Atomic int ucs;    /* UCX's status of it, 0: none */
 };
@@ -66,8 +70,9 @@ struct fy_ux_slot {
 
 struct fy_ux_flush {
     uint64_t ticket; /* whose it is; 0: nobody's */
-    uint64_t covers; /* `posted` when it began; 0: of one peer */
+    uint64_t covers; /* `posted` when it began */
     struct fy_ux_channel *channel;
+    struct fy_ux_peer *peer; /* NULL: of all */
     int done, status;
 };
 
@@ -84,9 +89,9 @@ struct fy_ux_channel {
     struct fy_ux_peer *peers; /* by number */
     ucp_request_param_t plain, with_memh, reply[2], no_reply[2]; /* [width == 8] */
     uint32_t id;
-    uint64_t posted, flushed; /* operations that a flush has to cover; those that one has covered */
+    uint64_t posted, flushed; /* operations that a flush has to cover; those that one of all peers has covered */
     uint64_t tickets;         /* drawn */
-    uint64_t awaited;         /* gets and atomics with a result under way */
+    uint64_t asked, awaited;  /* gets and atomics with a result, ever and under way: their answers complete them */
     uint64_t own;             /* ticket of a flush of our own, for the window; 0: none */
     struct fy_ux_slot *slots, *free; /* the first: all of them; NULL: nothing is copied here */
     _Atomic int status; /* of the first peer that failed; any thread */
@@ -202,13 +207,28 @@ int fy_ux_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
 
 /* far.c: channel thread */
 int fy_ux_rma_far(struct fy_ux_channel *c, const struct ferry_op *op);
-/* Makes ready for one far operation: OK, and *rkey; or AGAIN, or an error. */
-int fy_ux_far_ready(struct fy_ux_channel *c, const struct ferry_op *op, ucp_rkey_h *rkey);
+/* Makes ready for one far operation: OK, and *rkey; or AGAIN, or an error. answered: it brings a value, else a flush covers it. */
+int fy_ux_far_ready(struct fy_ux_channel *c, const struct ferry_op *op, int answered, ucp_rkey_h *rkey);
 /* UCX's answer to a far operation. */
 int fy_ux_far_answer(struct fy_ux_peer *p, ucs_status_ptr_t answer);
 void fy_ux_far_done(void *request, ucs_status_t status, void *peer);
 /* The same for what brings a value. */
 void fy_ux_far_replied(void *request, ucs_status_t status, void *peer);
+
+/* An operation that a flush has to cover. */
+static inline void fy_ux_posted(struct fy_ux_channel *c, struct fy_ux_peer *p)
+{
+    p->last = ++c->posted;
+}
+
+/* One whose answer is under way. */
+static inline void fy_ux_asked(struct fy_ux_channel *c, struct fy_ux_peer *p)
+{
+    c->asked++;
+    c->awaited++;
+    p->asked++;
+    p->awaited++;
+}
 
 /* quiet.c: channel thread */
 int fy_ux_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint64_t *ticket);

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -151,6 +152,60 @@ static void test_tickets(void **state)
     pair_close(&p);
 }
 
+static struct ferry_op fetch_add(const struct pair *p, uint32_t to, uint64_t *old)
+{
+    return (struct ferry_op){.kind = FERRY_OP_AMO, .amo = FERRY_AMO_ADD, .width = 8, .peer = to, .length = 8, .flags = FERRY_OP_FETCH,
+                             .local = old, .key = p->pe[0].keys[to], .offset = 256, .operand = 1};
+}
+
+/* What brings a value is complete when it is there: alone, behind a put, while another peer is silent, and while more is asked. */
+static void test_answers(void **state)
+{
+    uint64_t old[11], ticket = 0, word = 5;
+    struct ferry_op op;
+    struct pair p;
+    int rc = FERRY_AGAIN;
+
+    (void)state;
+    memset(old, 0xff, sizeof old);
+    pair_open(&p);
+    pair_connect(&p, 0, 0, 0);
+    pair_connect(&p, 0, 0, 1);
+    memset(p.pe[1].memory + 256, 0, 8);
+    for (uint64_t i = 0; i < 8; i++) {
+        op = i == 4 ? pair_put(&p, 0, 1, 0, &word, 8) : fetch_add(&p, 1, &old[i]);
+        assert_true(pair_post(&p, 0, 0, &op) >= 0);
+        if (i == 4) /* no ticket between the put and the fetch */
+            continue;
+        assert_int_equal(pair_quiet(&p, 0, 0, i % 2 ? 1 : FERRY_PEER_ALL), FERRY_OK);
+        assert_int_equal(old[i], i < 4 ? i : i - 1);
+    }
+    assert_int_equal(*(uint64_t *)(void *)p.pe[1].memory, 5);
+    op = fetch_add(&p, 1, &old[8]);
+    assert_true(pair_ops()->amo(p.pe[0].t, 0, &op) >= 0);
+    assert_int_equal(pair_ops()->quiet(p.pe[0].t, 0, 0, &ticket), FERRY_OK); /* of this side, which was asked for nothing */
+    assert_int_equal(pair_quiet(&p, 0, 0, 1), FERRY_OK);
+    assert_int_equal(old[8], 7);
+    op = fetch_add(&p, 1, &old[9]);
+    assert_true(pair_post(&p, 0, 0, &op) >= 0);
+    ticket = 0;
+    for (time_t end = time(NULL) + (time_t)PAIR_SECONDS; rc == FERRY_AGAIN && time(NULL) < end;) {
+        rc = pair_ops()->quiet(p.pe[0].t, 0, 1, &ticket);
+        if (rc == FERRY_AGAIN) {
+            op = fetch_add(&p, 1, &old[10]);
+            assert_true(pair_post(&p, 0, 0, &op) >= 0);
+        }
+        for (int turns = 0; turns < 100; turns++) {
+            pair_ops()->progress(p.pe[0].t, 0);
+            pair_turn(&p);
+        }
+    }
+    assert_int_equal(rc, FERRY_OK);
+    assert_int_equal(old[9], 8);
+    assert_int_equal(pair_quiet(&p, 0, 0, 1), FERRY_OK);
+    pair_close(&p);
+}
+
 static void test_refusals(void **state)
 {
     struct ferry_error error = {.size = sizeof error};
@@ -271,6 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_moves),     cmocka_unit_test(test_copies),   cmocka_unit_test(test_atomics), cmocka_unit_test(test_tickets),
+        cmocka_unit_test(test_answers),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_no_map), cmocka_unit_test(test_gone),     cmocka_unit_test(test_again),
     };
 
