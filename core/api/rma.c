@@ -60,14 +60,36 @@ OUT_OF_LINE int signal_only(struct ferry_ctx *ctx, uint64_t *signal, uint64_t va
     return rc;
 }
 
+/* Under the latch: a small put of a context that has a lock only for the sake of progress. False: the long way. */
+static inline __attribute__((always_inline)) bool latched(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe, int *rc)
+{
+    struct ferry_op op;
+    const struct fy_lane *lane;
+    if (!fy_latch(ctx, pe))
+        return false;
+    bool quick = fy_quick_put(ctx, dest, src, length, (uint32_t)pe, &op, &lane);
+    if (fy_likely(quick)) {
+        *rc = lane->ops->rma(lane->handle, ctx->id, &op);
+        *rc = fy_likely(!(*rc & ~FERRY_DONE)) ? FERRY_OK : fy_quick_retry(ctx, &op, *rc);
+    }
+    fy_unlatch(ctx);
+    return quick;
+}
+
 /* The long way in, with the arguments of the call: whoever goes on to it keeps nothing. */
 OUT_OF_LINE int gated_put(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
 {
+    int rc;
+    if (latched(ctx, dest, src, length, pe, &rc))
+        return rc;
     return put(ctx, dest, src, length, pe, true, "ferry_put");
 }
 
 OUT_OF_LINE int gated_put_nbi(ferry_ctx_t *ctx, void *dest, const void *src, size_t length, int pe)
 {
+    int rc;
+    if (latched(ctx, dest, src, length, pe, &rc))
+        return rc;
     return put(ctx, dest, src, length, pe, false, "ferry_put_nbi");
 }
 

@@ -100,6 +100,7 @@ static void gate_set(struct ferry_ctx *ctx)
 {
     uint32_t gate = ctx->shared || alarmed(ctx->world) ? 0 : ctx->world->n_pes;
     atomic_store(&ctx->gate, gate);
+    atomic_store(&ctx->latch_gate, ctx->latched && !alarmed(ctx->world) ? ctx->world->n_pes : 0);
 }
 
 void fy_world_alarm(struct fy_world *world)
@@ -215,6 +216,7 @@ int fy_channel_create(struct fy_world *world, bool shared, bool internal, struct
     ctx->heap = world->heap;
     ctx->epoch = 1;
     ctx->shared = shared || world->locked;
+    ctx->latched = world->locked && !shared && !internal;
     ctx->internal = internal;
     for (uint32_t i = 0; i < world->n_lanes; i++)
         ctx->direct |= (world->lanes[i].caps->flags & FERRY_CAP_DIRECT) != 0;
@@ -263,4 +265,20 @@ void fy_channel_unlock(struct ferry_ctx *ctx)
 {
     if (ctx->shared)
         pthread_mutex_unlock(&ctx->lock);
+}
+
+bool fy_channel_try(struct ferry_ctx *ctx)
+{
+    if (!ctx->shared || pthread_mutex_trylock(&ctx->lock) != 0)
+        return false;
+    if (!atomic_exchange_explicit(&ctx->latch, 1, memory_order_acquire))
+        return true;
+    pthread_mutex_unlock(&ctx->lock);
+    return false;
+}
+
+void fy_channel_leave(struct ferry_ctx *ctx)
+{
+    fy_unlatch(ctx);
+    pthread_mutex_unlock(&ctx->lock);
 }

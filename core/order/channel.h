@@ -148,10 +148,16 @@ struct ferry_ctx {
     uint32_t limited;    /* the core bounds what is in flight */
     uint32_t direct;     /* 1: some peer's memory may be reached by direct.h */
     uint32_t stored;     /* 1: stores of direct.h that no quiet has completed */
+    /* Of a context that one thread at a time calls, and that has a lock only since others make progress for it: the gate of the
+     * short way that takes the latch instead; and the latch. Others take the lock, then the latch, and only try. The calling
+     * thread holds either: the lock keeps others out, and there is no second one to call. */
+    _Atomic uint32_t latch_gate;
+    _Atomic uint32_t latch;
 
     /* cold */
     pthread_mutex_t lock;
-    bool shared;         /* several threads may call: take the lock */
+    bool shared;         /* several threads may call, or make progress for it: take the lock */
+    bool latched;        /* the second only: latch_gate opens */
     bool internal;       /* not the user's to destroy */
     uint32_t n_listed;
     uint32_t *listed;    /* peers used since the last full quiet */
@@ -216,6 +222,22 @@ int fy_channel_create(struct fy_world *world, bool shared, bool internal, struct
 int fy_channel_destroy(struct ferry_ctx *ctx);
 void fy_channel_lock(struct ferry_ctx *ctx);
 void fy_channel_unlock(struct ferry_ctx *ctx);
+/* For threads that make progress for others; false: somebody is at it, or nobody else may use it. */
+bool fy_channel_try(struct ferry_ctx *ctx);
+void fy_channel_leave(struct ferry_ctx *ctx);
+
+/* The short way in of the calling thread; false: the long one. */
+static inline bool fy_latch(struct ferry_ctx *ctx, int pe)
+{
+    return ctx && (uint32_t)pe < atomic_load_explicit(&ctx->latch_gate, memory_order_relaxed) &&
+           !atomic_exchange_explicit(&ctx->latch, 1, memory_order_acquire);
+}
+
+/* Release: who takes it next sees what was done under it (C11 5.1.2.4). */
+static inline void fy_unlatch(struct ferry_ctx *ctx)
+{
+    atomic_store_explicit(&ctx->latch, 0, memory_order_release);
+}
 
 /* Records a failure of the calling thread; returns status. */
 int fy_fail(struct fy_world *world, int status, int pe, int channel, int operation, const char *hint, const char *format, ...)

@@ -32,7 +32,7 @@ int fy_lane_heard(struct ferry_ctx *ctx, const struct fy_lane *lane, bool again)
 
 int fy_channel_heard(struct ferry_ctx *ctx, bool again)
 {
-    if (!ctx || !ctx->shared || pthread_mutex_trylock(&ctx->lock) != 0)
+    if (!ctx || !fy_channel_try(ctx))
         return FERRY_OK;
     int result = FERRY_OK;
     for (uint32_t i = 0; ctx->n_busy && result == FERRY_OK && i < ctx->world->n_lanes; i++) {
@@ -40,6 +40,6 @@ int fy_channel_heard(struct ferry_ctx *ctx, bool again)
         if (lane->ops->progress(lane->handle, ctx->id) < 0)
             result = fy_lane_heard(ctx, lane, again);
     }
-    pthread_mutex_unlock(&ctx->lock);
+    fy_channel_leave(ctx);
     return result;
 }

@@ -58,12 +58,12 @@ int fy_world_check(struct fy_world *world, int pe, const char *doing)
 /* True if something moved, or is about to: whoever waits should not sleep then. */
 static bool progress_channel(struct fy_world *world, struct ferry_ctx *ctx)
 {
-    if (!ctx->shared || pthread_mutex_trylock(&ctx->lock) != 0)
+    if (!fy_channel_try(ctx))
         return false;
     bool moved = false;
     for (uint32_t i = 0; ctx->n_busy && i < world->n_lanes; i++)
         moved |= world->lanes[i].ops->progress(world->lanes[i].handle, ctx->id) == FERRY_OK;
-    pthread_mutex_unlock(&ctx->lock);
+    fy_channel_leave(ctx);
     return moved;
 }
 
