@@ -333,6 +333,7 @@ static int amo_long(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct 
     if (unlikely(rc))
         return fy_lf_post_failed(p, rc, "atomic");
     taken(c, p, s);
+    c->bulky |= !told; /* the provider has not copied it */
     if (covering(c))
         p->amos = p->posted;
     if (!covering(c) || s->covers)
