@@ -19,6 +19,7 @@
 
 #define COUNTED 32u
 #define BATCHES 64
+#define PAGE    4096u
 
 struct bench {
     ferry_job_t *job;
@@ -143,11 +144,16 @@ static int run(struct bench *b, char **argv, int batches)
 
     b->bytes = strtoull(argv[2], NULL, 0);
     b->peer = 1 - ferry_my_pe(b->job);
-    b->memory = ferry_calloc(b->job, 1, b->bytes);
-    b->local = ferry_calloc(b->job, 1, b->bytes);
+    b->memory = ferry_align(b->job, PAGE, b->bytes); /* as in fi_bare.c: copies are faster by a tenth */
+    b->local = ferry_align(b->job, PAGE, b->bytes);
     b->signal = ferry_calloc(b->job, 1, sizeof *b->signal);
     if (rc == FERRY_OK && (!b->memory || !b->local || !b->signal))
         rc = FERRY_ERR_NOMEM;
+    if (rc == FERRY_OK) {
+        memset(b->memory, 0, b->bytes);
+        memset(b->local, 0, b->bytes);
+        rc = ferry_barrier(b->job);
+    }
     if (rc == FERRY_OK && ferry_my_pe(b->job) == 0)
         rc = initiator(b, argv[1], strtoull(argv[3], NULL, 0), batches);
     else if (rc == FERRY_OK && strcmp(argv[1], "put_lat") == 0)
