@@ -13,7 +13,7 @@ count() { # PROGRAM POSTING KIND N
 }
 
 rc=0
-for row in list/put:80 list/add:130 list/set:130 list/batch:120 wr/put:80 wr/add:130 wr/set:130 wr/batch:120; do
+for row in list/put:80 list/add:130 list/set:130 list/batch:120 wr/put:82 wr/add:130 wr/set:130 wr/batch:120; do
     most=${row#*:} kind=${row#*/} by=${row%/*}
     kind=${kind%:*}
     few=$(count "$1" "$by" "$kind" 2000)
