@@ -190,6 +190,7 @@ static int channel_enlist(struct fy_world *world, struct ferry_ctx *ctx)
         id++;
     if (id < end) {
         ctx->id = id;
+        fy_page_share(&world->page, ctx, COUNTERS, id); /* before the control thread looks at them */
         world->channels[id] = ctx;
         gate_set(ctx);
     }
@@ -229,7 +230,6 @@ int fy_channel_create(struct fy_world *world, bool shared, bool internal, struct
         channel_release(ctx);
         return rc;
     }
-    fy_page_share(&world->page, ctx, COUNTERS, ctx->id);
     rc = open_on_lanes(ctx, error);
     if (rc < 0) {
         channel_delist(ctx);

@@ -208,7 +208,8 @@ static inline void fy_wait_over(struct fy_world *world, const struct fy_backoff 
 static inline void fy_channel_idle(struct ferry_ctx *ctx)
 {
     const struct ferry_counters *c = &ctx->counters;
-    fy_count(&ctx->counters.completed, c->puts + c->gets + c->atomics + c->signals - c->completed);
+    fy_count(&ctx->counters.completed, fy_counted(&c->puts) + fy_counted(&c->gets) + fy_counted(&c->atomics) +
+                                           fy_counted(&c->signals) - fy_counted(&c->completed));
 }
 
 /* Lanes from the opened transports. */
