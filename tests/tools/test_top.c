@@ -203,7 +203,7 @@ static void test_stopped(void **state)
     kill(job.pid, SIGUSR1);
     double deadline = command_now() + LATE;
     char said[65536] = "";
-    while (!strstr(said, "culprit: pe 2: ") && command_now() < deadline) {
+    while (!(strstr(said, "culprit: pe 2: ") && strstr(said, "pe 2: does not answer\n")) && command_now() < deadline) {
         ssize_t n = pread(job.err, said, sizeof said - 1, 0);
         said[n > 0 ? n : 0] = '\0';
         command_pause();
@@ -237,7 +237,7 @@ static void test_stall(void **state)
     double deadline = command_now() + LATE;
     char said[65536] = "";
     begin(&job, "3", "busy");
-    while (!strstr(said, "culprit: pe 1: ") && command_now() < deadline) {
+    while (!(strstr(said, "culprit: pe 1: ") && strstr(said, "\"culprit\":1")) && command_now() < deadline) { /* text, then JSON */
         ssize_t n = pread(job.err, said, sizeof said - 1, 0);
         said[n > 0 ? n : 0] = '\0';
         command_pause();
