@@ -260,9 +260,9 @@ static const struct {
     {"close", false},
 };
 
-static void each_call(struct pe *pe)
+/* Turn after turn, between jobs that are good; nothing is left behind. */
+static void take_turns(struct pe *pe, unsigned long times, void (*turn)(struct pe *pe, struct fault *fault, unsigned long nth))
 {
-    unsigned long times = rule_times(pe, "turns of each entry point", 20);
     struct fault *fault = malloc(sizeof(*fault));
     struct pes_usage before;
 
@@ -272,15 +272,25 @@ static void each_call(struct pe *pe)
     job_good(pe, pe->n);
     before = pes_usage();
     for (unsigned long nth = 1; nth <= times; nth++)
-        for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
-            set_options(fault, calls[i].name, nth, (int)((nth + i) % (unsigned long)pe->n), "once", "60");
-            play(pe, fault);
-            if (!judge(pe, fault, false, calls[i].must_tell))
-                explain(pe, fault);
-        }
+        turn(pe, fault, nth);
     job_same_usage(pe, &before);
     job_good(pe, pe->n);
     free(fault);
+}
+
+static void fail_each(struct pe *pe, struct fault *fault, unsigned long nth)
+{
+    for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
+        set_options(fault, calls[i].name, nth, (int)((nth + i) % (unsigned long)pe->n), "once", "60");
+        play(pe, fault);
+        if (!judge(pe, fault, false, calls[i].must_tell))
+            explain(pe, fault);
+    }
+}
+
+static void each_call(struct pe *pe)
+{
+    take_turns(pe, rule_times(pe, "turns of each entry point", 20), fail_each);
 }
 
 /* ------------------------------------------------------------------ 52: never complete */
@@ -303,24 +313,17 @@ static void one_lost(struct pe *pe, struct fault *fault, const char *call, unsig
         explain(pe, fault);
 }
 
-static void never_complete(struct pe *pe)
+static void lose_each(struct pe *pe, struct fault *fault, unsigned long nth)
 {
     static const char *const lost[] = {"rma", "amo", "put_signal", "post"};
-    unsigned long times = rule_times(pe, "turns of each operation", 20);
-    struct fault *fault = malloc(sizeof(*fault));
-    struct pes_usage before;
 
-    if (!EXPECT(pe, fault != NULL))
-        return;
-    job_good(pe, pe->n);
-    job_good(pe, pe->n);
-    before = pes_usage();
-    for (unsigned long nth = 1; nth <= times; nth++)
-        for (size_t i = 0; i < sizeof(lost) / sizeof(*lost); i++)
-            one_lost(pe, fault, lost[i], nth * 2 - 1);
-    job_same_usage(pe, &before);
-    job_good(pe, pe->n);
-    free(fault);
+    for (size_t i = 0; i < sizeof(lost) / sizeof(*lost); i++)
+        one_lost(pe, fault, lost[i], nth * 2 - 1);
+}
+
+static void never_complete(struct pe *pe)
+{
+    take_turns(pe, rule_times(pe, "turns of each operation", 20), lose_each);
 }
 
 /* ------------------------------------------------------------------ 54: no descriptors left */

@@ -182,6 +182,20 @@ static void await_culprit(pid_t asked, int culprit, const char *why)
     assert_int_equal(found, culprit);
 }
 
+/* A report is written in pieces: until both are there. */
+static void await_said(const struct command *job, const char *words, const char *more)
+{
+    double deadline = command_now() + LATE;
+    char said[65536] = "";
+    while (!(strstr(said, words) && strstr(said, more)) && command_now() < deadline) {
+        ssize_t n = pread(job->err, said, sizeof said - 1, 0);
+        said[n > 0 ? n : 0] = '\0';
+        command_pause();
+    }
+    assert_non_null(strstr(said, words));
+    assert_non_null(strstr(said, more));
+}
+
 static void await_stopped(pid_t pid)
 {
     double deadline = command_now() + LATE;
@@ -201,15 +215,7 @@ static void test_stopped(void **state)
     await_culprit(stopped, 2, "does not answer");
     await_culprit(job.pid, 2, "does not answer"); /* what the process has started */
     kill(job.pid, SIGUSR1);
-    double deadline = command_now() + LATE;
-    char said[65536] = "";
-    while (!(strstr(said, "culprit: pe 2: ") && strstr(said, "pe 2: does not answer\n")) && command_now() < deadline) {
-        ssize_t n = pread(job.err, said, sizeof said - 1, 0);
-        said[n > 0 ? n : 0] = '\0';
-        command_pause();
-    }
-    assert_non_null(strstr(said, "pe 2: does not answer\n"));
-    assert_non_null(strstr(said, "culprit: pe 2: "));
+    await_said(&job, "culprit: pe 2: ", "pe 2: does not answer\n");
     kill(stopped, SIGCONT);
     command_finish(&job);
     assert_int_equal(job.status, 0);
@@ -234,17 +240,9 @@ static void test_stall(void **state)
 {
     (void)state;
     struct command job = {.settings = ARGS("FERRY_STALL_SECONDS=0.3")};
-    double deadline = command_now() + LATE;
-    char said[65536] = "";
     begin(&job, "3", "busy");
-    while (!(strstr(said, "culprit: pe 1: ") && strstr(said, "\"culprit\":1")) && command_now() < deadline) { /* text, then JSON */
-        ssize_t n = pread(job.err, said, sizeof said - 1, 0);
-        said[n > 0 ? n : 0] = '\0';
-        command_pause();
-    }
-    assert_non_null(strstr(said, "waits for more than 0.3 s (FERRY_STALL_SECONDS)"));
-    assert_non_null(strstr(said, "culprit: pe 1: "));
-    assert_non_null(strstr(said, "\"culprit\":1"));
+    await_said(&job, "waits for more than 0.3 s (FERRY_STALL_SECONDS)", "culprit: pe 1: ");
+    await_said(&job, "\"culprit\":1", "");
     let_end();
     command_finish(&job);
     assert_int_equal(job.status, 0);
