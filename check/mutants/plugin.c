@@ -213,6 +213,7 @@ static const struct ferry_host_ops ops = {
     .progress = mutant_progress,
     .query = mutant_query,
     .query_error = hook_query_error,
+    .describe = hook_describe,
     .close = mutant_close,
 };
 

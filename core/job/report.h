@@ -10,6 +10,7 @@ struct ferry_job;
 
 #define FY_STATE_CHANNELS 20u
 #define FY_STATE_PEERS    6u
+#define FY_STATE_LANES    6u
 
 struct fy_state_wait {
     char doing[40];
@@ -29,13 +30,20 @@ struct fy_state_channel {
     uint64_t ring_head, ring_consumed, ring_completed; /* of a ring: slots reserved, taken, complete */
 };
 
+/* What a transport says of a channel to a peer where something is outstanding. */
+struct fy_state_lane {
+    uint32_t channel, pe;
+    char text[96];
+};
+
 /* One PE's answer; fits a message of the bootstrap. */
 struct fy_state {
     uint32_t size, pe, pid;
-    uint32_t n_waits, n_channels, more_channels;
+    uint32_t n_waits, n_channels, more_channels, n_lanes;
     char host[48];
     struct fy_state_wait waits[FERRY_PAGE_WAITS];
     struct fy_state_channel channels[FY_STATE_CHANNELS];
+    struct fy_state_lane lanes[FY_STATE_LANES]; /* in the order of channels and peers; the first of them */
 };
 
 enum fy_answered { FY_NOT_ASKED, FY_ANSWERED, FY_SILENT, FY_DEAD, FY_GONE };

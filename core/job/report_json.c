@@ -27,16 +27,28 @@ static void json_wait(struct fy_text *out, const struct fy_state_wait *wait)
     fy_text_add(out, ",\"seconds\":%.3f}", (double)wait->age * 1e-9);
 }
 
-static void json_channel(struct fy_text *out, const struct fy_state_channel *c)
+static void json_peer(struct fy_text *out, const struct fy_state *state, const struct fy_state_channel *c, uint32_t i)
 {
     char kinds[64];
+    fy_text_add(out, "%s{\"pe\":%u,\"kinds\":\"%s\",\"transport\":", i ? "," : "", c->peers[i].pe,
+                fy_state_kinds(c->peers[i].kinds, kinds, sizeof(kinds)));
+    for (uint32_t j = 0; j < state->n_lanes; j++)
+        if (state->lanes[j].channel == c->id && state->lanes[j].pe == c->peers[i].pe) {
+            quoted(out, state->lanes[j].text);
+            fy_text_add(out, "}");
+            return;
+        }
+    fy_text_add(out, "null}");
+}
+
+static void json_channel(struct fy_text *out, const struct fy_state *state, const struct fy_state_channel *c)
+{
     fy_text_add(out, "{\"channel\":%u,\"kind\":\"%s\",\"posted\":%llu,\"completed\":%llu,\"retries\":%llu,\"oldest_seconds\":%.3f", c->id,
                 fy_state_channel_kind(c->kind), (unsigned long long)c->posted, (unsigned long long)c->completed,
                 (unsigned long long)c->again, (double)c->age * 1e-9);
     fy_text_add(out, ",\"outstanding_peers\":%u,\"peers\":[", c->busy);
     for (uint32_t i = 0; i < c->n_peers; i++)
-        fy_text_add(out, "%s{\"pe\":%u,\"kinds\":\"%s\"}", i ? "," : "", c->peers[i].pe,
-                    fy_state_kinds(c->peers[i].kinds, kinds, sizeof(kinds)));
+        json_peer(out, state, c, i);
     fy_text_add(out, "]");
     if (c->kind == FERRY_PAGE_RING)
         fy_text_add(out, ",\"ring\":{\"reserved\":%llu,\"taken\":%llu,\"completed\":%llu}", (unsigned long long)c->ring_head,
@@ -56,7 +68,7 @@ static void json_state(struct fy_text *out, const struct fy_state *state)
     fy_text_add(out, "],\"channels\":[");
     for (uint32_t i = 0; i < state->n_channels; i++) {
         fy_text_add(out, i ? "," : "");
-        json_channel(out, &state->channels[i]);
+        json_channel(out, state, &state->channels[i]);
     }
     fy_text_add(out, "],\"more_channels\":%u", state->more_channels);
 }

@@ -77,6 +77,13 @@ static void text_channel(struct fy_text *out, const struct fy_state_channel *c)
     fy_text_add(out, "\n");
 }
 
+static void text_lanes(struct fy_text *out, const struct fy_state *state, uint32_t channel)
+{
+    for (uint32_t i = 0; i < state->n_lanes; i++)
+        if (state->lanes[i].channel == channel)
+            fy_text_add(out, "    to pe %u: %s\n", state->lanes[i].pe, state->lanes[i].text);
+}
+
 static void text_state(struct fy_text *out, const struct fy_state *state)
 {
     fy_text_add(out, "pe %u (pid %u on %s): %s\n", state->pe, state->pid, state->host,
@@ -90,8 +97,10 @@ static void text_state(struct fy_text *out, const struct fy_state *state)
             fy_text_add(out, ", channel %d", wait->channel);
         fy_text_add(out, "\n");
     }
-    for (uint32_t i = 0; i < state->n_channels; i++)
+    for (uint32_t i = 0; i < state->n_channels; i++) {
         text_channel(out, &state->channels[i]);
+        text_lanes(out, state, state->channels[i].id);
+    }
     if (state->more_channels)
         fy_text_add(out, "  and %u more channels\n", state->more_channels);
 }

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+_Static_assert(sizeof(struct fy_state) <= FY_BOOT_MESSAGE_MAX, "a reply");
+
 /* Readers of what the channel's thread writes plainly: a moment late is good enough. */
 #define LOOKS_ON __attribute__((no_sanitize("thread")))
 
@@ -75,6 +77,34 @@ static void state_channel(const struct ferry_job *job, const struct ferry_ctx *c
         fy_ring_look(ctx->ring, &out->ring_head, &out->ring_consumed, &out->ring_completed);
 }
 
+LOOKS_ON static const struct fy_lane *lane_of(const struct ferry_ctx *ctx, uint32_t pe)
+{
+    const struct fy_flow *flow = &ctx->flows[pe];
+    return flow->connected ? flow->lane : NULL;
+}
+
+/* What the transports say of what is outstanding. Under world.lock: the channel stays. */
+static void state_lanes(const struct ferry_ctx *ctx, const struct fy_state_channel *c, struct fy_state *state)
+{
+    for (uint32_t i = 0; i < c->n_peers && state->n_lanes < FY_STATE_LANES; i++) {
+        struct fy_state_lane *out = &state->lanes[state->n_lanes];
+        const struct fy_lane *lane = lane_of(ctx, c->peers[i].pe);
+        if (!lane || lane->ops->describe(lane->handle, ctx->id, c->peers[i].pe, out->text, sizeof(out->text)) != FERRY_OK)
+            continue;
+        out->text[sizeof(out->text) - 1] = '\0';
+        out->channel = ctx->id;
+        out->pe = c->peers[i].pe;
+        state->n_lanes += out->text[0] != '\0';
+    }
+}
+
+static void state_of(const struct ferry_job *job, const struct ferry_ctx *ctx, struct fy_state *state, uint64_t now)
+{
+    struct fy_state_channel *out = &state->channels[state->n_channels++];
+    state_channel(job, ctx, out, now);
+    state_lanes(ctx, out, state);
+}
+
 void fy_job_state(struct ferry_job *job, struct fy_state *state)
 {
     struct fy_world *world = &job->world;
@@ -87,7 +117,7 @@ void fy_job_state(struct ferry_job *job, struct fy_state *state)
         if (!world->channels[i])
             continue;
         if (state->n_channels < FY_STATE_CHANNELS)
-            state_channel(job, world->channels[i], &state->channels[state->n_channels++], now);
+            state_of(job, world->channels[i], state, now);
         else
             state->more_channels++;
     }
@@ -97,7 +127,7 @@ void fy_job_state(struct ferry_job *job, struct fy_state *state)
 bool fy_state_good(const struct fy_state *state, size_t size, uint32_t n_pes)
 {
     if (size != sizeof(*state) || state->size != sizeof(*state) || state->n_waits > FERRY_PAGE_WAITS ||
-        state->n_channels > FY_STATE_CHANNELS || !memchr(state->host, 0, sizeof(state->host)))
+        state->n_channels > FY_STATE_CHANNELS || state->n_lanes > FY_STATE_LANES || !memchr(state->host, 0, sizeof(state->host)))
         return false;
     for (uint32_t i = 0; i < state->n_waits; i++)
         if (!memchr(state->waits[i].doing, 0, sizeof(state->waits[i].doing)) || state->waits[i].peer < -1 ||
@@ -105,6 +135,9 @@ bool fy_state_good(const struct fy_state *state, size_t size, uint32_t n_pes)
             return false;
     for (uint32_t i = 0; i < state->n_channels; i++)
         if (state->channels[i].n_peers > FY_STATE_PEERS)
+            return false;
+    for (uint32_t i = 0; i < state->n_lanes; i++)
+        if (!memchr(state->lanes[i].text, 0, sizeof(state->lanes[i].text)))
             return false;
     return true;
 }

@@ -144,6 +144,14 @@ static int default_close(struct ferry_transport *t)
     return FERRY_ERR_UNSUPPORTED;
 }
 
+static int default_describe(struct ferry_transport *t, uint32_t channel, uint32_t peer, char *text, size_t size)
+{
+    (void)t, (void)channel, (void)peer;
+    if (size)
+        text[0] = '\0';
+    return FERRY_OK;
+}
+
 static const struct ferry_host_ops defaults = {
     .size = sizeof(struct ferry_host_ops),
     .export_endpoint = default_endpoint,
@@ -170,6 +178,7 @@ static const struct ferry_host_ops defaults = {
     .query = default_query,
     .query_error = default_query_error,
     .close = default_close,
+    .describe = default_describe,
 };
 
 /* Behind its two numbers the table is nothing but function pointers; that is how members are gone through here. */

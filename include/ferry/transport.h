@@ -16,7 +16,7 @@ extern "C" {
  * that crosses the border starts with its size (or is passed beside one), so an older plugin works under a
  * newer core and the reverse. Read `size` before you read a member that a later minor added. */
 #define FERRY_TRANSPORT_ABI_MAJOR 1u
-#define FERRY_TRANSPORT_ABI_MINOR 0u
+#define FERRY_TRANSPORT_ABI_MINOR 1u
 #define FERRY_TRANSPORT_ABI ((FERRY_TRANSPORT_ABI_MAJOR << 16) | FERRY_TRANSPORT_ABI_MINOR)
 
 /* Threads. Three kinds call a plugin:
@@ -342,6 +342,13 @@ struct ferry_host_ops {
     int (*query_error)(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_error *record);
     /* Releases everything, also with operations outstanding. No other call follows. */
     int (*close)(struct ferry_transport *t);
+
+    /* -- since minor 1 */
+    /* Says in words how (channel, peer) stands, for the report on a job that hangs: state of the connection, what is posted, what
+     * of it is complete; at most `size` bytes with the zero behind it, an empty text if there is nothing to say. Any thread, also
+     * while the channel's own uses it: numbers may be a moment old. It waits for nothing and calls nothing of the core.
+     * Default: an empty text. */
+    int (*describe)(struct ferry_transport *t, uint32_t channel, uint32_t peer, char *text, size_t size);
 };
 
 /* ------------------------------------------------------------------ reports */

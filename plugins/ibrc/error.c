@@ -59,6 +59,45 @@ int fy_ib_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer
     return FERRY_OK;
 }
 
+/* Readers of what the channel's thread writes plainly: a moment late is good enough. */
+__attribute__((no_sanitize("thread"))) static void counts(const struct fy_ib_qp *q, unsigned long long *posted,
+                                                          unsigned long long *retired)
+{
+    *posted = q->posted;
+    *retired = q->retired;
+}
+
+static const char *state_of(struct ibv_qp *qp)
+{
+    static const char *const names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+    struct ibv_qp_init_attr made;
+    struct ibv_qp_attr attr;
+
+    if (ibv_query_qp(qp, &attr, IBV_QP_STATE, &made))
+        return "of unknown state";
+    return (unsigned)attr.qp_state < sizeof names / sizeof names[0] ? names[attr.qp_state] : "of unknown state";
+}
+
+/* A query of the device; the lock keeps the queue pair there. */
+int fy_ib_describe(struct ferry_transport *t, uint32_t channel, uint32_t peer, char *text, size_t size)
+{
+    unsigned long long posted, retired;
+    struct fy_ib_qp *q;
+
+    if (size)
+        text[0] = '\0';
+    pthread_mutex_lock(&t->lock); /* a channel is closed under it */
+    q = find(t, channel, peer);
+    if (q) {
+        counts(q, &posted, &retired);
+        snprintf(text, size, "%s:%u queue pair 0x%x %s, %llu requests posted, %llu complete%s",
+                 t->devices[q->device].name, q->rail->port, q->qp->qp_num, state_of(q->qp), posted, retired,
+                 q->error.status ? ", failed" : "");
+    }
+    pthread_mutex_unlock(&t->lock);
+    return FERRY_OK;
+}
+
 /* What a completion status means for the caller. */
 static const struct meaning {
     int wc, status;

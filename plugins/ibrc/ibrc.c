@@ -133,6 +133,7 @@ static const struct ferry_host_ops ops = {
     .progress = fy_ib_progress,
     .query = query,
     .query_error = fy_ib_query_error,
+    .describe = fy_ib_describe,
     .close = close_transport,
 };
 

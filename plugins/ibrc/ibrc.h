@@ -327,6 +327,7 @@ int fy_ib_poll(struct ferry_transport *t, struct fy_ib_channel *c);
 int fy_ib_fail(struct ferry_transport *t, int64_t peer, int status, int error, const char *hint, const char *format,
                ...) __attribute__((format(printf, 6, 7)));
 int fy_ib_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_error *record);
+int fy_ib_describe(struct ferry_transport *t, uint32_t channel, uint32_t peer, char *text, size_t size);
 /* The first bad completion of a queue pair; later ones are silent. */
 void fy_ib_completion_error(struct ferry_transport *t, struct fy_ib_qp *q, const struct ibv_wc *wc);
 void fy_ib_qp_error(struct ferry_transport *t, struct fy_ib_qp *q, int status, int64_t library, const char *what,

@@ -61,6 +61,31 @@ int fy_lf_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer
     return FERRY_OK;
 }
 
+/* Readers of what the channel's thread writes plainly: a moment late is good enough. */
+__attribute__((no_sanitize("thread"))) static void counts(const struct fy_lf_peer *p, unsigned long long *posted, unsigned long long *retired)
+{
+    *posted = p->posted;
+    *retired = p->retired;
+}
+
+int fy_lf_describe(struct ferry_transport *t, uint32_t channel, uint32_t peer, char *text, size_t size)
+{
+    unsigned long long posted, retired;
+    struct fy_lf_peer *p;
+
+    if (size)
+        text[0] = '\0';
+    pthread_mutex_lock(&t->lock); /* a channel is closed under it */
+    p = find(t, channel, peer);
+    if (p) {
+        counts(p, &posted, &retired);
+        snprintf(text, size, "%s%s, %llu operations posted, %llu complete%s", t->name, p->own ? ", an endpoint of its own" : "", posted,
+                 retired, p->error.status ? ", failed" : "");
+    }
+    pthread_mutex_unlock(&t->lock);
+    return FERRY_OK;
+}
+
 /* What an error of the library means for the caller. */
 static const struct meaning {
     int error, status;

@@ -241,6 +241,7 @@ static const struct ferry_host_ops ops = {
     .progress = fy_lf_progress,
     .query = query,
     .query_error = fy_lf_query_error,
+    .describe = fy_lf_describe,
     .close = close_transport,
 };
 

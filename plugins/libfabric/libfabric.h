@@ -251,6 +251,7 @@ void fy_lf_window(struct fy_lf_peer *p);
 int fy_lf_fail(struct ferry_transport *t, int64_t peer, int status, int error, const char *hint, const char *format,
                ...) __attribute__((format(printf, 6, 7)));
 int fy_lf_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_error *record);
+int fy_lf_describe(struct ferry_transport *t, uint32_t channel, uint32_t peer, char *text, size_t size);
 void fy_lf_completion_error(struct fy_lf_channel *c, struct fy_lf_peer *p, const struct fi_cq_err_entry *entry,
                             unsigned kind);
 void fy_lf_peer_error(struct fy_lf_peer *p, int status, int error, const char *what, const char *hint);

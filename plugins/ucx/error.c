@@ -119,3 +119,28 @@ int fy_ux_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer
     record->size = size;
     return FERRY_OK;
 }
+
+/* Readers of what the channel's thread writes plainly: a moment late is good enough. */
+__attribute__((no_sanitize("thread"))) static void account(const struct fy_ux_channel *c, char *text, size_t size)
+{
+    snprintf(text, size, "channel: %llu operations posted, %llu flushed; %llu answers awaited of %llu", (unsigned long long)c->posted,
+             (unsigned long long)c->flushed, (unsigned long long)c->awaited, (unsigned long long)c->asked);
+}
+
+/* UCX counts by channel. The status is the peer's. */
+int fy_ux_describe(struct ferry_transport *t, uint32_t channel, uint32_t peer, char *text, size_t size)
+{
+    const struct fy_ux_channel *c;
+    struct ferry_error e;
+
+    if (size)
+        text[0] = '\0';
+    pthread_mutex_lock(&t->lock); /* a channel is closed under it */
+    c = channel < t->max_channels && peer < t->n_pes ? t->channels[channel] : NULL;
+    if (c && of_peer(c, peer, &e))
+        snprintf(text, size, "%s", e.message);
+    else if (c)
+        account(c, text, size);
+    pthread_mutex_unlock(&t->lock);
+    return FERRY_OK;
+}

@@ -208,6 +208,7 @@ static const struct ferry_host_ops ops = {
     .progress = fy_ux_progress,
     .query = query,
     .query_error = fy_ux_query_error,
+    .describe = fy_ux_describe,
     .close = close_transport,
 };
 

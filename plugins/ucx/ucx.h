@@ -244,6 +244,7 @@ int fy_ux_status(ucs_status_t ucs);
 /* A peer failed: UCX says so, or (ucs UCS_OK) the core. Returns the status that stands from now on. */
 int fy_ux_peer_failed(struct fy_ux_peer *p, int status, ucs_status_t ucs);
 int fy_ux_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_error *record);
+int fy_ux_describe(struct ferry_transport *t, uint32_t channel, uint32_t peer, char *text, size_t size);
 /* UCX's reason: what it logged, else the words of its status. */
 const char *fy_ux_reason(const struct fy_ux_heard *heard, ucs_status_t ucs);
 

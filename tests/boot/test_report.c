@@ -83,6 +83,8 @@ static void test_forms(void **state)
     job.states[2].channels[job.states[2].n_channels++] =
         (struct fy_state_channel){.id = 7, .kind = FERRY_PAGE_RING, .posted = 10, .completed = 4, .again = 3, .age = 1500000000u, .busy = 9,
                                   .n_peers = 1, .peers = {{3, FY_DID_PUT | FY_DID_AMO}}, .ring_head = 12, .ring_consumed = 11, .ring_completed = 5};
+    job.states[2].lanes[job.states[2].n_lanes++] = (struct fy_state_lane){6, 3, "of another channel"};
+    job.states[2].lanes[job.states[2].n_lanes++] = (struct fy_state_lane){7, 3, "queue pair 0x11 \"RTS\""};
     struct fy_account account = {.job = 0xab, .n = N, .answers = job.answers, .reason = "a test", .culprit = 1, .why = "it \"is\""};
     fy_report_text(&text, &account);
     fy_report_json(&json, &account);
@@ -92,7 +94,9 @@ static void test_forms(void **state)
     assert_non_null(strstr(text.data, "pe 1: does not answer\n"));
     assert_non_null(strstr(text.data, "pe 4: was not asked\n"));
     assert_non_null(strstr(text.data, "  channel 7 (ring): posted 10, complete 4, the oldest for 1.5 s, repeated 3 times, outstanding at pe 3 "
-                                      "(put, atomic) and 8 more; ring: reserved up to 12, taken 11, complete 5\n"));
+                                      "(put, atomic) and 8 more; ring: reserved up to 12, taken 11, complete 5\n    to pe 3: queue pair 0x11 \"RTS\"\n"));
+    assert_null(strstr(text.data, "another channel"));
+    assert_non_null(strstr(json.data, "{\"pe\":3,\"kinds\":\"put, atomic\",\"transport\":\"queue pair 0x11 \\\"RTS\\\"\"}"));
     assert_non_null(strstr(text.data, "culprit: pe 1: it \"is\"\n"));
     assert_non_null(strstr(json.data, "\"culprit\":1,\"why\":\"it \\\"is\\\"\""));
     assert_non_null(strstr(json.data, "\"host\":\"a\\\"b\\\\c?d\""));
@@ -121,6 +125,10 @@ static void test_bad_states(void **state)
     bad = good, memset(bad.waits[0].doing, 'x', sizeof bad.waits[0].doing);
     assert_false(fy_state_good(&bad, sizeof bad, N));
     bad = good, bad.n_channels = 1, bad.channels[0].n_peers = FY_STATE_PEERS + 1;
+    assert_false(fy_state_good(&bad, sizeof bad, N));
+    bad = good, bad.n_lanes = FY_STATE_LANES + 1;
+    assert_false(fy_state_good(&bad, sizeof bad, N));
+    bad = good, bad.n_lanes = 1, memset(bad.lanes[0].text, 'x', sizeof bad.lanes[0].text);
     assert_false(fy_state_good(&bad, sizeof bad, N));
 }
 

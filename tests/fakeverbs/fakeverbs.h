@@ -10,7 +10,7 @@
 
 /* The nth next call (1: the next, 0: each from now on) of `call` fails with `error`. Names: get_device_list,
  * open_device, query_device, query_port, query_gid, alloc_pd, create_cq, reg_mr, create_qp, create_ah, modify_init,
- * modify_rtr, modify_rts, query_pkey, post_send, poll_cq, alloc_td, alloc_parent_domain, reg_dmabuf_mr. error 0: none
+ * modify_rtr, modify_rts, query_pkey, post_send, poll_cq, alloc_td, alloc_parent_domain, reg_dmabuf_mr, query_qp. error 0: none
  * fails. */
 void fakeverbs_fail(const char *call, int nth, int error);
 int fakeverbs_unused(void); /* 1: that call has not come yet */

@@ -4,6 +4,7 @@
 #include "pair.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -347,6 +348,52 @@ static void test_peer_gone(void **state)
     pair_close(&p);
 }
 
+static void says(struct pair *p, uint32_t channel, uint32_t peer, const char *words)
+{
+    char text[160] = "before";
+
+    assert_int_equal(ops()->describe(p->pe[0].t, channel, peer, text, sizeof text), FERRY_OK);
+    if (*words)
+        assert_says(text, words);
+    else
+        assert_string_equal(text, "");
+}
+
+/* For the report on a job that hangs: the state that the device says, and how far the requests are. */
+static void test_description(void **state)
+{
+    struct pair p;
+    struct ferry_op op;
+    char name[64], text[8];
+
+    (void)state;
+    pair_open(&p, NULL);
+    snprintf(name, sizeof name, "fake0:1 queue pair 0x%x RTS, ", initiator_qp());
+    says(&p, 0, 1, name);
+    fakeverbs_delay(0, FAKEVERBS_READS, 20, 0);
+    op = put_op(&p, 0, 64, 8);
+    op.kind = FERRY_OP_GET;
+    assert_true(ops()->rma(p.pe[0].t, 0, &op) >= 0);
+    says(&p, 0, 1, "RTS, 1 requests posted, 0 complete");
+    fakeverbs_delay(0, 0, 0, 0);
+    assert_int_equal(side_quiet(&p.pe[0], 0, 1), FERRY_OK);
+    fakeverbs_fail("query_qp", 1, EINVAL);
+    says(&p, 0, 1, "of unknown state, ");
+    fakeverbs_complete(1, IBV_WC_RETRY_EXC_ERR, 0);
+    op.kind = FERRY_OP_PUT;
+    assert_true(ops()->rma(p.pe[0].t, 0, &op) >= 0);
+    assert_int_equal(side_quiet(&p.pe[0], 0, 1), FERRY_ERR_PEER);
+    says(&p, 0, 1, "ERR, ");
+    says(&p, 0, 1, " complete, failed");
+    says(&p, 0, 0, ""); /* not connected; no such channel, peer */
+    says(&p, 1, 1, "");
+    says(&p, FERRY_CHANNEL_SERVICE, 1, "");
+    says(&p, 0, FERRY_PEER_ALL, "");
+    assert_int_equal(ops()->describe(p.pe[0].t, 0, 1, text, sizeof text), FERRY_OK);
+    assert_string_equal(text, "fake0:1"); /* cut */
+    pair_close(&p);
+}
+
 /* A device without atomics declares none, and one that grants little inline data copies little. */
 static void test_lesser_devices(void **state)
 {
@@ -374,7 +421,7 @@ int main(void)
         cmocka_unit_test(test_probe),        cmocka_unit_test(test_open_steps),
         cmocka_unit_test(test_bad_options),  cmocka_unit_test(test_partition_key),
         cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_connect_steps),
-        cmocka_unit_test(test_no_events),
+        cmocka_unit_test(test_no_events),    cmocka_unit_test(test_description),
 
         cmocka_unit_test(test_peer_gone),    cmocka_unit_test(test_lesser_devices),
     };

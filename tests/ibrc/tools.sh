@@ -57,4 +57,6 @@ expect 0 "warning options no option is called FERRY_IBRC_DEVICE;" env FERRY_TRAN
 expect 1 "ibrc 0.1.0: bad option" env FERRY_IBRC_RAILS=9 "$info" # as those that are no numbers
 expect 1 "FERRY_IBRC_RAILS=9 is not between 0 and 8 (correct the value, or unset it)" env FERRY_IBRC_RAILS=9 "$hello"
 expect 1 "FERRY_IBRC_RAILS=9" env FERRY_TRANSPORT=auto FERRY_IBRC_RAILS=9 "$hello" # auto does not pass it over
+# The report on a job that hangs asks the device.
+expect 0 " RTS, " env FAKEVERBS_DELAY=writes:1500000us FERRY_STALL_SECONDS=0.3 "$run" -n 2 "$hello"
 echo "PASS"

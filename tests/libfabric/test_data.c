@@ -300,6 +300,7 @@ static void test_disconnect(void **state)
 {
     struct ferry_error record = {.size = sizeof record};
     struct ferry_op put;
+    char text[160];
     struct pair p;
     uint64_t ticket = 0, all = 0;
     int rc;
@@ -310,6 +311,8 @@ static void test_disconnect(void **state)
     put = put_op(&p, 0, PLACE, 8);
     assert_true(ops()->rma(p.pe[0].t, 0, &put) >= 0);
     ops()->quiet(p.pe[0].t, 0, 1, &ticket);
+    assert_int_equal(ops()->describe(p.pe[0].t, 0, 1, text, sizeof text), FERRY_OK);
+    assert_says(text, " operations posted, ");
     assert_int_equal(ops()->disconnect(p.pe[0].t, 1), FERRY_OK);
     rc = ops()->quiet(p.pe[0].t, 0, 1, &ticket);
     assert_int_equal(rc, FERRY_ERR_PEER);
@@ -319,6 +322,10 @@ static void test_disconnect(void **state)
     assert_int_equal(record.status, FERRY_ERR_PEER);
     assert_int_equal(record.channel, 0);
     assert_says(record.message, ": channel 0 to pe 1: the peer is dead, or has left");
+    assert_int_equal(ops()->describe(p.pe[0].t, 0, 1, text, sizeof text), FERRY_OK);
+    assert_says(text, " complete, failed");
+    assert_int_equal(ops()->describe(p.pe[0].t, 1, 1, text, sizeof text), FERRY_OK);
+    assert_string_equal(text, ""); /* no such channel */
     pair_close(&p);
 }
 

@@ -61,6 +61,9 @@ static void test_defaults_that_do_nothing(void **state)
 
     (void)state;
     fy_ops_overlay(&ops, &nothing);
+    strcpy(why, "before");
+    assert_int_equal(ops.describe(NULL, 1, 2, why, sizeof(why)), FERRY_OK);
+    assert_string_equal(why, "");
     assert_int_equal(ops.reach(NULL, 0, NULL, 0, why, sizeof(why)), FERRY_OK);
     assert_int_equal(ops.open_channel(NULL, 1), FERRY_OK);
     assert_int_equal(ops.close_channel(NULL, 1), FERRY_OK);

@@ -262,6 +262,7 @@ static void test_gone(void **state)
 {
     static uint64_t word = 9;
     struct ferry_error error = {.size = sizeof error};
+    char text[160];
     struct pair p;
 
     (void)state;
@@ -270,7 +271,14 @@ static void test_gone(void **state)
     pair_connect(&p, 0, 0, 1);
     struct ferry_op op = pair_put(&p, 0, 1, 0, &word, 8), own = pair_put(&p, 0, 0, 0, &word, 8);
     assert_true(pair_post(&p, 0, 0, &op) >= 0);
+    assert_int_equal(pair_ops()->describe(p.pe[0].t, 0, 1, text, sizeof text), FERRY_OK);
+    assert_non_null(strstr(text, "channel: "));
+    assert_non_null(strstr(text, " operations posted, "));
     assert_int_equal(pair_ops()->disconnect(p.pe[0].t, 1), FERRY_OK);
+    assert_int_equal(pair_ops()->describe(p.pe[0].t, 0, 1, text, sizeof text), FERRY_OK);
+    assert_string_equal(text, "ucx: channel 0 to pe 1: the peer is gone");
+    assert_int_equal(pair_ops()->describe(p.pe[0].t, 1, 1, text, sizeof text), FERRY_OK);
+    assert_string_equal(text, ""); /* no such channel */
     assert_int_equal(pair_ops()->query_error(p.pe[0].t, 0, 1, &error), FERRY_OK);
     assert_int_equal(error.status, FERRY_ERR_PEER);
     assert_string_equal(error.message, "ucx: channel 0 to pe 1: the peer is gone");

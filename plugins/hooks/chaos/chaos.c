@@ -326,6 +326,7 @@ static const struct ferry_host_ops ops = {
     .progress = chaos_progress,
     .query = query,
     .query_error = hook_query_error,
+    .describe = hook_describe,
     .close = close_hook,
 };
 

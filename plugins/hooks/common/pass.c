@@ -4,6 +4,7 @@
 #include "pass.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,6 +66,18 @@ int hook_release_key(struct ferry_transport *t, struct ferry_rkey *key)
 int hook_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_error *record)
 {
     return base(t)->ops->query_error(base(t)->inner, channel, peer, record);
+}
+
+/* A library of minor 0 gives a table that ends before. */
+int hook_describe(struct ferry_transport *t, uint32_t channel, uint32_t peer, char *text, size_t size)
+{
+    const struct ferry_host_ops *ops = base(t)->ops;
+
+    if (ops->size >= offsetof(struct ferry_host_ops, describe) + sizeof ops->describe)
+        return ops->describe(base(t)->inner, channel, peer, text, size);
+    if (size)
+        text[0] = '\0';
+    return FERRY_OK;
 }
 
 int hook_open_failed(const struct ferry_core *core, int status, const char *hint, const char *format, ...)

@@ -24,6 +24,7 @@ int hook_export_key(struct ferry_transport *t, struct ferry_region *region, void
 int hook_import_key(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size, struct ferry_rkey **key);
 int hook_release_key(struct ferry_transport *t, struct ferry_rkey *key);
 int hook_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_error *record);
+int hook_describe(struct ferry_transport *t, uint32_t channel, uint32_t peer, char *text, size_t size);
 /* For open: without something to wrap there is no hook. Reports why; returns its status. */
 int hook_nothing_to_wrap(const struct ferry_core *core, const char *name);
 /* Reports a failure of open; returns status. */

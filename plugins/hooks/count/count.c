@@ -208,6 +208,7 @@ static const struct ferry_host_ops ops = {
     .progress = progress,
     .query = query,
     .query_error = hook_query_error,
+    .describe = hook_describe,
     .close = close_hook,
 };
 

@@ -224,6 +224,7 @@ static const struct ferry_host_ops ops = {
     .progress = fault_progress,
     .query = query,
     .query_error = query_error,
+    .describe = hook_describe,
     .close = close_hook,
 };
 
