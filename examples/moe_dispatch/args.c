@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_THREADS = 256, KEY_INJECT };
+enum { KEY_THREADS = 256, KEY_PES, KEY_INJECT };
 
 static const struct argp_option rows[] = {
     {"text", 't', "FILE", 0, "text whose words are the tokens", 0},
@@ -24,6 +24,10 @@ static const struct argp_option rows[] = {
     {"tokens", 'n', "N", 0, "tokens in all, shared out over the PEs (default: the words, at most 65536)", 0},
     {"max-dest", 'd', "N", 0, "a PE sends to at most N PEs (default: no limit)", 0},
     {"threads", KEY_THREADS, NULL, 0, "one thread per channel; else the main thread drives them all", 0},
+    {"pes", KEY_PES, "N", 0,
+     "this process is N PEs, a thread each: a job of its own, or under ferry-run, which then starts the processes, N "
+     "PEs of a job of N times as many (default: the process is one PE)",
+     0},
     {"inject", KEY_INJECT, "FAULT", 0,
      "make a fault that must be found: corrupt (a byte of a slot changes after it was stamped), "
      "late (a signal goes out before its data; needs 2 PEs), weak (all signals are weak: an error that only a "
@@ -99,6 +103,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_THREADS:
         args->threads = 1;
+        return 0;
+    case KEY_PES:
+        args->pes = (uint32_t)number("--pes", value, MAX_PES);
         return 0;
     case KEY_INJECT:
         args->inject = fault(value);

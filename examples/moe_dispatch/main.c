@@ -79,11 +79,11 @@ static int run(struct moe *moe, uint64_t *bad)
     return rc;
 }
 
-static int run_job(struct moe *moe)
+static int run_job(struct moe *moe, ferry_attr_t *attr)
 {
     struct ferry_error error = {.size = sizeof error};
-    ferry_attr_t attr = {.size = sizeof attr, .error = &error};
-    int rc = ferry_init(&attr, &moe->job);
+    attr->error = &error;
+    int rc = ferry_init(attr, &moe->job);
     if (rc != FERRY_OK) {
         fprintf(stderr, "moe_dispatch: ferry_init: %s: %s\n", ferry_status_string(rc), error.message);
         return EXIT_FAILED;
@@ -110,6 +110,12 @@ static int run_job(struct moe *moe)
     return bad == 0 ? 0 : EXIT_FAILED;
 }
 
+int run_pe(const struct moe_args *args, const struct model *model, uint32_t n_tokens, ferry_attr_t *attr)
+{
+    struct moe moe = {.args = args, .model = *model, .n_tokens = n_tokens};
+    return run_job(&moe, attr);
+}
+
 int main(int argc, char **argv)
 {
     struct moe_args args;
@@ -120,15 +126,16 @@ int main(int argc, char **argv)
         fprintf(stderr, "moe_dispatch: --text '%s': %s\n", args.path, why);
         return EXIT_USAGE;
     }
-    struct moe moe = {.args = &args};
+    struct model model = {0};
     uint64_t words = text.n_words < DEFAULT_TOKENS_MAX ? text.n_words : DEFAULT_TOKENS_MAX;
-    moe.n_tokens = (uint32_t)(args.tokens ? args.tokens : words);
+    uint32_t n_tokens = (uint32_t)(args.tokens ? args.tokens : words);
+    ferry_attr_t attr = {.size = sizeof attr};
     int status = EXIT_FAILED;
-    if (model_create(&moe.model, &args, &text) == 0)
-        status = run_job(&moe);
-    else
+    if (model_create(&model, &args, &text) != 0)
         fprintf(stderr, "moe_dispatch: no memory for the router of %" PRIu32 " experts\n", args.experts);
-    free(moe.model.projection);
+    else
+        status = args.pes == 0 ? run_pe(&args, &model, n_tokens, &attr) : run_pes(&args, &model, n_tokens);
+    free(model.projection);
     free(text.words);
     return status;
 }

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MAX_TOPK = 64, MAX_EXPERTS = 65536, MAX_HIDDEN = 65536, MAX_CHANNELS = 1024, DEFAULT_TOKENS_MAX = 65536 };
+enum { MAX_TOPK = 64, MAX_EXPERTS = 65536, MAX_HIDDEN = 65536, MAX_CHANNELS = 1024, MAX_PES = 4096, DEFAULT_TOKENS_MAX = 65536 };
 enum { EXIT_FAILED = 1, EXIT_USAGE = 64 };
 
 /* A fault made on purpose, to show that the checks can fail. */
@@ -21,6 +21,7 @@ struct moe_args {
     uint32_t hidden, topk, experts, channels, ring, chunk;
     uint32_t max_dest; /* 0: no limit */
     int threads;
+    uint32_t pes; /* in this process, a thread each; 0: the process is one PE, as its launcher says */
     enum inject inject;
 };
 
@@ -203,6 +204,12 @@ int combine_run(struct moe *moe);
 int verify_run(struct moe *moe, uint64_t *mismatched, uint64_t *checksum);
 /* Gathers on PE 0 and prints; *bad: tokens of all PEs that did not match. */
 int report_run(struct moe *moe, uint64_t mismatched, uint64_t combine_sum, uint64_t *bad);
+
+/* main.c: one PE from ferry_init to ferry_finalize, in the calling thread; returns the exit status. */
+int run_pe(const struct moe_args *args, const struct model *model, uint32_t n_tokens, ferry_attr_t *attr);
+
+/* pes.c: args->pes of them, a thread each. */
+int run_pes(const struct moe_args *args, const struct model *model, uint32_t n_tokens);
 
 /* main.c: prints the first failure of this PE and ends the job; returns a negative status. */
 int fail(struct moe *moe, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -26,6 +26,13 @@ uint32_t lane_peer(const struct moe *moe, uint32_t lane, int direction)
     return (moe->me + (direction > 0 ? distance : moe->n_pes - distance)) % moe->n_pes;
 }
 
+/* Experts of one PE: those that expert_owner gives it. */
+static uint32_t experts_of(const struct moe *moe, uint32_t pe)
+{
+    uint64_t experts = moe->args->experts, n = moe->n_pes;
+    return (uint32_t)(((pe + 1) * experts + n - 1) / n - (pe * experts + n - 1) / n);
+}
+
 /* The fewest experts that any PE may use. */
 static uint32_t fewest_allowed(const struct moe *moe)
 {
@@ -34,8 +41,8 @@ static uint32_t fewest_allowed(const struct moe *moe)
     uint32_t fewest = UINT32_MAX;
     for (uint32_t pe = 0; pe < moe->n_pes; pe++) {
         uint32_t n = 0;
-        for (uint32_t e = 0; e < moe->args->experts; e++)
-            n += lane_between(moe, pe, expert_owner(moe, e)) >= 0;
+        for (uint32_t lane = 0; lane < moe->lanes; lane++)
+            n += experts_of(moe, (pe + lane * moe->stride) % moe->n_pes);
         fewest = n < fewest ? n : fewest;
     }
     return fewest;

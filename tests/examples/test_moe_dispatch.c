@@ -77,6 +77,39 @@ static void few_destinations(void **state)
     command_free(&command);
 }
 
+/* Processes, threads, both: the job is the same. */
+static void threads_are_pes_like_processes(void **state)
+{
+    (void)state;
+    const int sizes[] = {8}, halves[] = {2}, one[] = {1};
+    char sums[128], again[128];
+    same_for_sizes(sizes, 1, "--hidden 32 --tokens 300", sums, sizeof sums);
+    same_for_sizes(halves, 1, "--hidden 32 --tokens 300 --pes 4", again, sizeof again);
+    assert_string_equal(sums, again);
+    same_for_sizes(one, 1, "--hidden 32 --tokens 300 --pes 8", again, sizeof again);
+    assert_string_equal(sums, again);
+    struct command command;
+    command_run(&command, "%s --text %s %s --hidden 32 --tokens 300 --pes 8", test_path("MOE_DISPATCH"), test_path("TEXT"),
+                test_path("LESS"));
+    command_expect(&command, 0, "moe_dispatch: 8 PEs, 300 tokens");
+    command_checksums(&command, again, sizeof again);
+    assert_string_equal(sums, again);
+    command_free(&command);
+    command_run(&command, "FERRY_RANK=0 %s --text %s --pes 2", test_path("MOE_DISPATCH"), test_path("TEXT"));
+    command_expect(&command, 1, "--pes '2': FERRY_ERR_ARG; alone it needs none of FERRY_RANK, FERRY_SIZE and FERRY_ID");
+    command_free(&command);
+}
+
+static void sixty_four_pes(void **state)
+{
+    (void)state;
+    struct command command;
+    run_moe(&command, 2, "--pes 32 --hidden 16 --topk 4 --ring 4 --chunk 2 --channels 1 --experts 1024 --max-dest 8 --tokens 1024");
+    command_expect(&command, 0, "moe_dispatch: 64 PEs, 1024 tokens");
+    command_expect(&command, 0, "verified 1024 tokens of 1024, every byte: 0 mismatched");
+    command_free(&command);
+}
+
 static void prints_each_pe_and_the_total(void **state)
 {
     (void)state;
@@ -106,6 +139,7 @@ static void bad_arguments_are_named(void **state)
         {"--tokens 1x", "--tokens '1x': not a number"},
         {"--tokens 99999999999999999999", "--tokens '99999999999999999999': out of range"},
         {"--channels 0", "--channels '0': out of range"},
+        {"--pes 0", "--pes '0': out of range; accepted are 1 to 4096"},
         {"--experts 65537", "--experts '65537': out of range"},
         {"--max-dest 0", "--max-dest '0': out of range"},
         {"--max-dest 1 --experts 8 --topk 5", "--max-dest '1': leaves some pe 4 of 8 experts"},
@@ -203,6 +237,8 @@ int main(void)
         cmocka_unit_test(odd_numbers_and_full_rings),
         cmocka_unit_test(more_pes_than_experts_or_tokens),
         cmocka_unit_test(few_destinations),
+        cmocka_unit_test(threads_are_pes_like_processes),
+        cmocka_unit_test(sixty_four_pes),
         cmocka_unit_test(prints_each_pe_and_the_total),
         cmocka_unit_test(bad_arguments_are_named),
         cmocka_unit_test(too_many_channels_is_an_error),
