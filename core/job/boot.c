@@ -78,18 +78,18 @@ static void boot_free(struct fy_boot *boot)
     free(boot);
 }
 
-static int run_step(struct fy_boot *boot, const void *mine, void *all, size_t length, const char *step, double timeout,
+static int run_step(struct fy_boot *boot, struct fy_op *op, uint32_t copies, const char *step, double timeout,
                     struct ferry_error *error)
 {
-    struct fy_op op = {
-        .mine = mine, .all = all, .length = length, .timeout = timeout, .deadline = fy_deadline(timeout)};
-    snprintf(op.step, sizeof(op.step), "%s", step);
-    if (length > FY_WIRE_BIG / 2 / boot->n) {
-        fy_error_set(error, FERRY_ERR_LIMIT, NULL, "'%s': %zu bytes from each of %u PEs are too many", step, length,
+    op->timeout = timeout;
+    op->deadline = fy_deadline(timeout);
+    snprintf(op->step, sizeof(op->step), "%s", step);
+    if (op->length > FY_WIRE_BIG / 2 / copies) {
+        fy_error_set(error, FERRY_ERR_LIMIT, NULL, "'%s': %zu bytes from each of %u PEs are too many", step, op->length,
                      boot->n);
         return FERRY_ERR_LIMIT;
     }
-    return fy_tree_run(boot, &op, error);
+    return fy_tree_run(boot, op, error);
 }
 
 /* Addresses of all, control thread up, tree connected. */
@@ -115,7 +115,8 @@ static int boot_meet(struct fy_boot *boot, const struct fy_boot_config *config, 
         rc = fy_loop_start(boot, error);
     if (rc != FERRY_OK)
         return rc;
-    return run_step(boot, NULL, NULL, 0, "connecting the PEs", boot->timeout, error);
+    struct fy_op op = {.length = 0};
+    return run_step(boot, &op, 1, "connecting the PEs", boot->timeout, error);
 }
 
 int fy_boot_start(const struct fy_boot_config *config, struct fy_boot **out, struct ferry_error *error)
@@ -162,12 +163,22 @@ int fy_boot_allgather(struct fy_boot *boot, const void *mine, void *all, size_t 
 {
     struct ferry_error unread = {.size = sizeof(unread)};
     error = error ? error : &unread;
+    struct fy_op op = {.mine = mine, .all = all, .length = length};
     if (boot->n > 1)
-        return run_step(boot, mine, all, length, step, timeout, error);
+        return run_step(boot, &op, boot->n, step, timeout, error);
     int rc = alone_step(boot, step, error);
     if (rc == FERRY_OK && length)
         memmove(all, mine, length);
     return rc;
+}
+
+int fy_boot_reduce(struct fy_boot *boot, void *data, size_t length, fy_combine_fn *combine, const char *step, double timeout,
+                   struct ferry_error *error)
+{
+    struct ferry_error unread = {.size = sizeof(unread)};
+    error = error ? error : &unread;
+    struct fy_op op = {.mine = data, .all = data, .length = length, .combine = combine};
+    return boot->n > 1 ? run_step(boot, &op, 1, step, timeout, error) : alone_step(boot, step, error);
 }
 
 int fy_boot_barrier(struct fy_boot *boot, const char *step, double timeout, struct ferry_error *error)

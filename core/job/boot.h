@@ -45,6 +45,11 @@ int fy_boot_start(const struct fy_boot_config *config, struct fy_boot **boot, st
  * names the missing PEs. Ends with FERRY_ERR_PEER when a PE died. length may differ from step to step, not between PEs. */
 int fy_boot_allgather(struct fy_boot *boot, const void *mine, void *all, size_t length, const char *step, double timeout,
                       struct ferry_error *error);
+/* The same, but what comes back is one contribution of `length` bytes: all of them, combined in any order and grouping. A step
+ * costs each PE as much in a large job as in a small one, but for the levels of the tree. `data` is in and out. */
+typedef void fy_combine_fn(void *into, const void *other); /* control thread; both are aligned to 8 */
+int fy_boot_reduce(struct fy_boot *boot, void *data, size_t length, fy_combine_fn *combine, const char *step, double timeout,
+                   struct ferry_error *error);
 int fy_boot_barrier(struct fy_boot *boot, const char *step, double timeout, struct ferry_error *error);
 /* A request to one PE, served by its control thread while it computes. Any thread but the control thread; several at once. */
 int fy_boot_call(struct fy_boot *boot, uint32_t pe, uint32_t type, const void *request, size_t size, void *reply,

@@ -29,7 +29,8 @@ struct fy_up {
     uint32_t seq,
         count; /* contributions that follow, by level of the subtree; in FRAME_DOWN those of all PEs, by rank */
     uint64_t length;
-    uint32_t closing, zero;
+    uint32_t closing;
+    uint32_t reduced; /* 1: one contribution stands for all of them */
     char step[FY_STEP_TEXT];
 };
 struct fy_fail {
@@ -64,8 +65,9 @@ struct fy_op {
     bool started, done;
     bool sent_up, asked;
     const void *mine;
-    uint8_t *all;
+    uint8_t *all; /* of all PEs, by rank; with `combine`: of those that have arrived, in one */
     size_t length;
+    fy_combine_fn *combine;
     char step[FY_STEP_TEXT];
     double timeout;
     uint64_t deadline;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Bootstrap collectives: contributions are gathered up a binary tree and the result is sent down. The tree of a step
+ * Bootstrap collectives: contributions are gathered, or combined, up a binary tree and the result is sent down. The tree of a step
  * never changes: once a PE is gone no step can succeed. Control thread, except fy_tree_run (setup thread). */
 #include "boot_internal.h"
 #include <stdio.h>
@@ -58,7 +58,7 @@ static struct fy_op *op_current(struct fy_boot *boot)
 
 static struct fy_up op_header(const struct fy_op *op, uint32_t count)
 {
-    struct fy_up up = {.seq = op->seq, .count = count, .length = op->length, .closing = op->closing};
+    struct fy_up up = {.seq = op->seq, .count = count, .length = op->length, .closing = op->closing, .reduced = op->combine != NULL};
     memcpy(up.step, op->step, sizeof(up.step));
     return up;
 }
@@ -66,7 +66,7 @@ static struct fy_up op_header(const struct fy_op *op, uint32_t count)
 static void op_send_down(struct fy_boot *boot, const struct fy_op *op)
 {
     struct fy_up down = op_header(op, boot->n);
-    struct iovec parts[2] = {{&down, sizeof(down)}, {op->all, boot->n * op->length}};
+    struct iovec parts[2] = {{&down, sizeof(down)}, {op->all, (op->combine ? 1 : boot->n) * op->length}};
     for (struct fy_conn *conn = boot->hub.conns; conn; conn = conn->next)
         if (conn->role == FY_ROLE_CHILD && conn->state == FY_CONN_READY)
             fy_conn_send(conn, FY_FRAME_DOWN, boot->rank, parts, op->length ? 2 : 1);
@@ -77,9 +77,11 @@ static void op_send_up(struct fy_boot *boot, struct fy_op *op, struct fy_conn *p
     struct level levels[LEVELS];
     struct iovec parts[LEVELS + 1];
     struct fy_up up = op_header(op, op->n_subtree);
-    int n = op->length ? subtree_levels(boot->rank, boot->n, levels) : 0;
+    int n = op->length && !op->combine ? subtree_levels(boot->rank, boot->n, levels) : 0;
     parts[0] = (struct iovec){&up, sizeof(up)};
-    for (int i = 0; i < n; i++)
+    if (op->combine)
+        parts[++n] = (struct iovec){op->all, op->length};
+    for (int i = 0; i < n && !op->combine; i++)
         parts[i + 1] =
             (struct iovec){op->all + levels[i].from * op->length, (levels[i].to - levels[i].from) * op->length};
     fy_conn_send(parent, FY_FRAME_UP, boot->rank, parts, n + 1);
@@ -124,7 +126,25 @@ static bool same_step(const struct fy_op *op, const struct fy_up *up)
 {
     if (op->closing || up->closing)
         return op->closing && up->closing;
-    return op->seq == up->seq && op->length == up->length && strncmp(op->step, up->step, sizeof(op->step)) == 0;
+    return op->seq == up->seq && op->length == up->length && (op->combine != NULL) == (up->reduced != 0) &&
+           strncmp(op->step, up->step, sizeof(op->step)) == 0;
+}
+
+static void take_data(const struct fy_boot *boot, struct fy_op *op, uint32_t pe, const uint8_t *data)
+{
+    struct level levels[LEVELS];
+    int n = subtree_levels(pe, boot->n, levels);
+    for (int i = 0; i < n; i++) {
+        uint32_t count = levels[i].to - levels[i].from;
+        memset(op->have + levels[i].from, 1, count);
+        op->n_have += count;
+        if (op->length == 0 || op->combine)
+            continue;
+        memcpy(op->all + levels[i].from * op->length, data, count * op->length);
+        data += count * op->length;
+    }
+    if (op->combine)
+        op->combine(op->all, data);
 }
 
 /* Takes in what the subtree of `pe` contributed. False: it is for a later step, and to be kept. */
@@ -138,18 +158,7 @@ static bool op_take(struct fy_boot *boot, struct fy_op *op, uint32_t pe, const s
     }
     if (op->have[pe])
         return true;
-    struct level levels[LEVELS];
-    const uint8_t *data = (const uint8_t *)(up + 1);
-    int n = subtree_levels(pe, boot->n, levels);
-    for (int i = 0; i < n; i++) {
-        uint32_t count = levels[i].to - levels[i].from;
-        memset(op->have + levels[i].from, 1, count);
-        op->n_have += count;
-        if (op->length == 0)
-            continue;
-        memcpy(op->all + levels[i].from * op->length, data, count * op->length);
-        data += count * op->length;
-    }
+    take_data(boot, op, pe, (const uint8_t *)(up + 1));
     op_advance(boot, op);
     return true;
 }
@@ -161,7 +170,7 @@ static void op_begin(struct fy_boot *boot, struct fy_op *op)
     op->n_subtree = subtree_size(boot->rank, boot->n);
     op->n_have = 1;
     op->have[boot->rank] = 1;
-    if (op->length)
+    if (op->length && !op->combine)
         memmove(op->all + boot->rank * op->length, op->mine, op->length); /* mine may be in place */
     fy_tree_check(boot);
     for (uint32_t i = 0; i < 2 && op_current(boot) == op; i++) {
@@ -204,7 +213,7 @@ static bool up_good(const struct fy_frame *frame, struct fy_up *up, uint32_t cou
     if (frame->size < sizeof(*up) || up->count != count || up->length > FY_WIRE_BIG)
         return false;
     up->step[sizeof(up->step) - 1] = 0;
-    return up->count * up->length == frame->size - sizeof(*up);
+    return (up->reduced ? 1 : up->count) * up->length == frame->size - sizeof(*up);
 }
 
 static void on_up(struct fy_boot *boot, struct fy_conn *conn, const struct fy_frame *frame, struct fy_up *up)
@@ -234,7 +243,7 @@ static void on_down(struct fy_boot *boot, struct fy_conn *conn, const struct fy_
     if (!op || !op->sent_up || !same_step(op, down))
         return; /* given up here */
     if (op->length)
-        memcpy(op->all, down + 1, boot->n * op->length);
+        memcpy(op->all, down + 1, (op->combine ? 1 : boot->n) * op->length);
     op_end(boot, op);
 }
 

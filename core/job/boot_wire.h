@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#define FY_WIRE_PROTOCOL  1u
+#define FY_WIRE_PROTOCOL  2u
 #define FY_WIRE_MAGIC     0x31427946u
 #define FY_WIRE_SMALL     512u       /* largest payload of whoever has not proven anything, and of small frames */
 #define FY_WIRE_BIG       (1u << 30) /* largest payload between PEs of the tree */

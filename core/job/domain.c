@@ -3,8 +3,8 @@
  * Setup thread, collective. docs/semantics.md has the rules. */
 #include "job.h"
 
+#include "../base/reserve.h"
 #include "../order/mail.h"
-#include <stdlib.h>
 
 /* One PE's view of the ways to one owner, per width: bit i, transport i carries atomics to it that all PEs could use; the top
  * bit: the transport of its puts uses CPU atomics and has every kind. PEs combine theirs by AND. */
@@ -52,38 +52,41 @@ static int8_t choose(uint32_t ways)
     return (int8_t)__builtin_ctz(ways);
 }
 
-static void combine(struct fy_world *world, const struct view *all)
+/* Bytes of all views, first of the frame; it travels as it is. */
+struct views {
+    uint64_t n;
+    struct view of[];
+};
+
+static void combine(void *into, const void *other)
 {
-    for (uint32_t pe = 0; pe < world->n_pes; pe++) {
-        uint32_t ways[2] = {UINT32_MAX, UINT32_MAX};
-        for (uint32_t by = 0; by < world->n_pes; by++)
-            for (unsigned wide = 0; wide < 2; wide++)
-                ways[wide] &= all[(size_t)by * world->n_pes + pe].ways[wide];
-        world->peers[pe].way[0] = choose(ways[0]);
-        world->peers[pe].way[1] = choose(ways[1]);
-    }
+    struct views *all = into;
+    const struct views *more = other;
+    for (uint64_t pe = 0; pe < all->n; pe++)
+        for (unsigned wide = 0; wide < 2; wide++)
+            all->of[pe].ways[wide] &= more->of[pe].ways[wide];
 }
 
 static int exchange_views(struct ferry_job *job, struct ferry_error *error)
 {
     struct fy_world *world = &job->world;
-    size_t n = world->n_pes, bytes = n * sizeof(struct view);
-    struct view *mine = calloc(n, sizeof(*mine)), *all = calloc(n, bytes);
-    int rc = FERRY_ERR_NOMEM;
-    if (mine && all) {
-        for (uint32_t pe = 0; pe < world->n_pes; pe++)
-            look(job, pe, &mine[pe]);
-        rc = FERRY_OK;
-    } else {
-        fy_error_set(error, rc, NULL, "no memory to choose domains among %zu pes", n);
-    }
+    size_t bytes = sizeof(struct views) + world->n_pes * sizeof(struct view);
+    struct views *views = fy_pages_get(bytes);
+    int rc = views ? FERRY_OK : FERRY_ERR_NOMEM;
+    if (!views)
+        fy_error_set(error, rc, NULL, "no memory to choose domains among %u pes", world->n_pes);
+    for (uint32_t pe = 0; views && pe < world->n_pes; pe++)
+        look(job, pe, &views->of[pe]);
     rc = fy_job_same_fate(job, rc, WAYS_STEP, error);
-    if (rc == FERRY_OK)
-        rc = fy_boot_allgather(job->boot, mine, all, bytes, WAYS_STEP, world->timeout, error);
-    if (rc == FERRY_OK)
-        combine(world, all);
-    free(mine);
-    free(all);
+    if (rc == FERRY_OK) {
+        views->n = world->n_pes;
+        rc = fy_boot_reduce(job->boot, views, bytes, combine, WAYS_STEP, world->timeout, error);
+    }
+    for (uint32_t pe = 0; pe < world->n_pes && rc == FERRY_OK; pe++) {
+        world->peers[pe].way[0] = choose(views->of[pe].ways[0]);
+        world->peers[pe].way[1] = choose(views->of[pe].ways[1]);
+    }
+    fy_pages_put(views, bytes);
     return rc;
 }
 
@@ -107,18 +110,15 @@ static uint32_t needs_of(const struct fy_world *world, uint32_t pe)
     return needs;
 }
 
+static void either(void *into, const void *other)
+{
+    *(uint32_t *)into |= *(const uint32_t *)other;
+}
+
 int fy_job_any(struct ferry_job *job, uint32_t mine, const char *step, uint32_t *any, struct ferry_error *error)
 {
-    uint32_t n = job->world.n_pes, *all = calloc(n, sizeof(*all));
-    if (!all) {
-        fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory for %u pes", n);
-        return FERRY_ERR_NOMEM;
-    }
-    int rc = fy_boot_allgather(job->boot, &mine, all, sizeof(mine), step, job->world.timeout, error);
-    *any = 0;
-    for (uint32_t pe = 0; pe < n && rc == FERRY_OK; pe++)
-        *any |= all[pe];
-    free(all);
+    int rc = fy_boot_reduce(job->boot, &mine, sizeof(mine), either, step, job->world.timeout, error);
+    *any = rc == FERRY_OK ? mine : 0;
     return rc;
 }
 

@@ -80,6 +80,7 @@ int fy_job_same_fate(struct ferry_job *job, int mine, const char *step, struct f
 
 /* wire.c: endpoints, who reaches whom, connect requests. */
 int fy_job_wire(struct ferry_job *job, struct ferry_error *error);
+void fy_job_endpoints_free(struct ferry_job *job);
 const void *fy_job_endpoint(void *job, uint32_t lane, uint32_t pe, size_t *size);
 int fy_job_call(void *job, uint32_t pe, const void *request, size_t size, void *reply, size_t capacity, size_t *reply_size,
                 struct ferry_error *error);

@@ -35,7 +35,7 @@ void fy_job_release(struct ferry_job *job)
     free(job->look.channels);
     free(job->world.channels);
     free(job->world.peers);
-    free(job->endpoints);
+    fy_job_endpoints_free(job);
     free(job->places);
     if (job->teams)
         fy_teams_destroy(job->teams);

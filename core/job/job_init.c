@@ -168,6 +168,8 @@ static int open_transports(struct ferry_job *job, struct ferry_error *error)
     memcpy(how.secret, job->secret, sizeof(how.secret));
     job->route->one_host = job->one_host;
     int rc = fy_route_open(job->route, &how, fy_options_string(&job->options, "hooks"), error);
+    free(job->places); /* for that only */
+    job->places = NULL;
     if (rc == FERRY_OK)
         fy_world_lanes(&job->world, job->route->chosen, job->route->n_chosen);
     return fy_job_same_fate(job, rc, "opening of transports", error);

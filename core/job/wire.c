@@ -4,6 +4,7 @@
 #include "job.h"
 
 #include "../base/blob.h"
+#include "../base/reserve.h"
 #include "../order/mail.h"
 
 #include <stdio.h>
@@ -41,18 +42,17 @@ static int export_endpoints(struct ferry_job *job, struct record *own, size_t *l
     return FERRY_OK;
 }
 
+static void larger(void *into, const void *other)
+{
+    uint64_t *most = into;
+    const uint64_t *more = other;
+    *most = *more > *most ? *more : *most;
+}
+
 /* Sizes differ between transports, not much between PEs: agree on the largest, then exchange records of that size. */
 static int agree_stride(struct ferry_job *job, uint64_t largest, struct ferry_error *error)
 {
-    uint64_t *all = calloc(job->world.n_pes, sizeof(*all));
-    if (!all) {
-        fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory for %u endpoints", job->world.n_pes);
-        return FERRY_ERR_NOMEM;
-    }
-    int rc = fy_boot_allgather(job->boot, &largest, all, sizeof(largest), "sizes of endpoints", job->world.timeout, error);
-    for (uint32_t pe = 0; pe < job->world.n_pes && rc == FERRY_OK; pe++)
-        largest = all[pe] > largest ? all[pe] : largest;
-    free(all);
+    int rc = fy_boot_reduce(job->boot, &largest, sizeof(largest), larger, "sizes of endpoints", job->world.timeout, error);
     if (rc == FERRY_OK && largest > FERRY_ENDPOINT_MAX) {
         rc = FERRY_ERR_MISMATCH;
         fy_error_set(error, rc, NULL, "a pe has an endpoint of %llu bytes, %u are allowed", (unsigned long long)largest,
@@ -67,7 +67,7 @@ static int exchange_endpoints(struct ferry_job *job, const struct record *own, s
     size_t stride = job->endpoint_stride, mine = stride * job->world.n_lanes;
     job->endpoint_lanes = job->world.n_lanes;
     uint8_t *packed = calloc(1, mine);
-    job->endpoints = calloc(job->world.n_pes, mine);
+    job->endpoints = fy_pages_get(job->world.n_pes * mine);
     if (!packed || !job->endpoints) {
         free(packed);
         fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory for %u endpoints", job->world.n_pes);
@@ -117,14 +117,19 @@ static int choose_lane(struct ferry_job *job, uint32_t pe, struct ferry_error *e
     return FERRY_ERR_UNREACHABLE;
 }
 
+void fy_job_endpoints_free(struct ferry_job *job)
+{
+    fy_pages_put(job->endpoints, job->world.n_pes * job->endpoint_stride * job->endpoint_lanes);
+    job->endpoints = NULL;
+}
+
 /* Endpoints are kept for connecting only: a peer that is never contacted should cost next to nothing. */
 static void forget_endpoints(struct ferry_job *job)
 {
     for (uint32_t i = 0; i < job->world.n_lanes; i++)
         if (fy_transport_connects(job->world.transports[i]))
             return;
-    free(job->endpoints);
-    job->endpoints = NULL;
+    fy_job_endpoints_free(job);
 }
 
 /* What carries nothing is closed before it costs something: memory registered with it, and locks and a thread for everybody,

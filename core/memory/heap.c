@@ -11,19 +11,6 @@
 
 const struct fy_target fy_target_none = {.length = 0};
 
-void *fy_pages_get(size_t length)
-{
-    void *pages = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    return pages == MAP_FAILED ? NULL : pages;
-}
-
-void fy_pages_put(void *pages, size_t length)
-{
-    if (pages)
-        munmap(pages, length);
-}
-
 void fy_transport_reason(const struct fy_transport *t, int status, char *out, size_t size)
 {
     struct ferry_error record = {.size = sizeof(record), .peer = -1, .channel = -1, .operation = -1};

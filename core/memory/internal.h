@@ -6,6 +6,7 @@
 #define FY_MEMORY_INTERNAL_H
 
 #include "../base/blob.h"
+#include "../base/reserve.h"
 #include "memory.h"
 
 #define FY_GRANULE        ((size_t)1 << FY_GRANULE_SHIFT)
@@ -50,9 +51,6 @@ static inline size_t fy_round_up(size_t n, size_t unit) /* unit: a power of two;
 
 /* ------------------------------------------------------------------ heap.c */
 
-/* Zeroed memory that costs nothing until it is touched; NULL if there is none. */
-void *fy_pages_get(size_t length);
-void fy_pages_put(void *pages, size_t length);
 /* Why a setup call into a transport failed, in words, from the transport if it says. */
 void fy_transport_reason(const struct fy_transport *t, int status, char *out, size_t size);
 

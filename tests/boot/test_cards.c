@@ -95,7 +95,7 @@ static void test_wrong(void **state)
         const char *words;
     } cases[] = {
         {other_bytes, "bootstrap forged gave other bytes for PE 1 than it sent"},
-        {other_version, "PE 1 runs ferry 0.0.9 (protocol 1), this PE " FERRY_VERSION_STRING},
+        {other_version, "PE 1 runs ferry 0.0.9 (protocol 2), this PE " FERRY_VERSION_STRING},
         {other_protocol, "(protocol 77), this PE"},
         {same_rank, "bootstrap forged gave PE 0's bytes in the place of PE 1"},
         {other_size, "PE 1 says that the job has 3 PEs, this PE says 2"},

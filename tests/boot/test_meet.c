@@ -156,7 +156,7 @@ static void test_id_bad(void **state)
     assert_int_equal(fy_meeting_create(NULL, NULL, 5, &id, &error), FERRY_OK);
     id.bytes[offsetof(struct fy_id, protocol)] ^= 0x40;
     assert_int_equal(fy_boot_start(&config, &boot, &error), FERRY_ERR_MISMATCH);
-    assert_non_null(strstr(error.message, "protocol 65"));
+    assert_non_null(strstr(error.message, "protocol 66"));
     id.bytes[offsetof(struct fy_id, protocol)] ^= 0x40;
     id.bytes[offsetof(struct fy_id, secret)] ^= 1; /* another secret: the meeting is a stranger then */
     assert_int_equal(fy_boot_start(&config, &boot, &error), FERRY_ERR_BOOTSTRAP);

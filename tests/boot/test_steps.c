@@ -60,6 +60,63 @@ static void test_large(void **state)
     kit_free(job);
 }
 
+/* What all have: the sum, the lowest, the highest; in a length that no header has. */
+struct reduced {
+    uint64_t sum, low, high, filler[40];
+};
+
+static void reduce_two(void *into, const void *other)
+{
+    struct reduced *a = into;
+    const struct reduced *b = other;
+    a->sum += b->sum;
+    a->low = b->low < a->low ? b->low : a->low;
+    a->high = b->high > a->high ? b->high : a->high;
+}
+
+static void body_reduce(struct kit_pe *pe)
+{
+    uint64_t n = pe->n;
+    for (uint64_t step = 0; step < 20; step++) {
+        struct reduced all = {pe->rank + step, pe->rank + 7, pe->rank * step, {0}};
+        int rc = fy_boot_reduce(pe->boot, &all, sizeof(all), reduce_two, "reduction", 60, &pe->error);
+        kit_expect(pe, rc == FERRY_OK, "step %u: %s", (unsigned)step, pe->error.message);
+        kit_expect(pe, all.sum == n * (n - 1) / 2 + n * step && all.low == 7 && all.high == (n - 1) * step,
+                   "step %u: sum %llu, low %llu, high %llu", (unsigned)step, (unsigned long long)all.sum,
+                   (unsigned long long)all.low, (unsigned long long)all.high);
+        if (step % 3 == 0) /* they do not mix with the others */
+            exchange(pe, 100, (uint32_t)step, false);
+    }
+}
+
+static void test_reduce(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {1, 2, 3, 6, 17};
+    for (size_t i = 0; i < 5; i++) {
+        struct kit_job *job = kit_new(sizes[i], body_reduce, false);
+        kit_run(job);
+        kit_free(job);
+    }
+}
+
+/* The same name and length, but one PE gathers where the others reduce. */
+static void body_reduce_or_gather(struct kit_pe *pe)
+{
+    struct reduced mine = {0}, all[4];
+    int rc = pe->rank == 2 ? fy_boot_allgather(pe->boot, &mine, all, sizeof(mine), "either", 30, &pe->error)
+                           : fy_boot_reduce(pe->boot, &mine, sizeof(mine), reduce_two, "either", 30, &pe->error);
+    kit_expect(pe, rc == FERRY_ERR_MISMATCH, "status %d: %s", rc, pe->error.message);
+}
+
+static void test_reduce_or_gather(void **state)
+{
+    (void)state;
+    struct kit_job *job = kit_new(4, body_reduce_or_gather, true);
+    kit_run(job);
+    kit_free(job);
+}
+
 static void body_too_large(struct kit_pe *pe)
 {
     int rc = fy_boot_allgather(pe->boot, NULL, NULL, (size_t)1 << 40, "too much", 5, &pe->error);
@@ -381,6 +438,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exchange),  cmocka_unit_test(test_large),      cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_reduce),    cmocka_unit_test(test_reduce_or_gather),
         cmocka_unit_test(test_barrier),   cmocka_unit_test(test_late),       cmocka_unit_test(test_differ),
         cmocka_unit_test(test_leaver),    cmocka_unit_test(test_one_by_one), cmocka_unit_test(test_abort),
         cmocka_unit_test(test_abort_all), cmocka_unit_test(test_settle),     cmocka_unit_test(test_jobs),
