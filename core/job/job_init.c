@@ -175,12 +175,11 @@ static int open_transports(struct ferry_job *job, struct ferry_error *error)
     return fy_job_same_fate(job, rc, "opening of transports", error);
 }
 
-static int heap_allgather(void *arg, const void *mine, void *all, size_t length, const char *step,
-                          struct ferry_error *error)
+static int heap_reduce(void *arg, void *data, size_t length, fy_combine_fn *combine, const char *step, struct ferry_error *error)
 {
     struct ferry_job *job = arg;
     uint32_t told = fy_page_wait(&job->world.page, -1, -1, step);
-    int rc = fy_boot_allgather(job->boot, mine, all, length, step, job->running ? 0 : job->world.timeout, error);
+    int rc = fy_boot_reduce(job->boot, data, length, combine, step, job->running ? 0 : job->world.timeout, error);
     fy_page_wait_over(&job->world.page, told);
     return rc;
 }
@@ -213,7 +212,7 @@ static int make_heap(struct ferry_job *job, struct ferry_error *error)
         .chunk = (size_t)fy_options_number(&job->options, "heap_chunk"),
         .transports = job->route->chosen,
         .n_transports = job->route->n_chosen,
-        .up = {job, heap_allgather, heap_transport_of, fy_job_way_of, fy_job_key, heap_alive},
+        .up = {job, heap_reduce, heap_transport_of, fy_job_way_of, fy_job_key, heap_alive},
         .timeout = job->world.timeout,
         .setup = &job->world.setup,
         .direct = fy_options_number(&job->options, "direct") != 0,

@@ -8,7 +8,16 @@
 
 #define CALL_TEXT 128
 
-_Static_assert(sizeof(struct fy_call) <= FY_RECORD_MAX, "scratch is too small");
+#define NONE UINT32_MAX
+
+/* The calls of all PEs, as far as it takes to compare them: that of the lowest PE, of the lowest that was called otherwise, and of
+ * the lowest whose heap stands otherwise. */
+struct calls {
+    uint32_t first, odd, stale; /* NONE: there is no such */
+    uint32_t argument;          /* 1: all failed, by their arguments */
+    struct fy_call first_call, odd_call, stale_call;
+    struct fy_fate fate;
+};
 
 void fy_call_remember(struct fy_heap_state *state, uint64_t kind, uint64_t offset, uint64_t size)
 {
@@ -75,85 +84,110 @@ static void describe(const struct fy_call *call, char text[CALL_TEXT])
     }
 }
 
-static int disagree(const struct fy_heap_state *state, uint32_t pe, struct ferry_error *error)
+static bool same_call(const struct fy_call *a, const struct fy_call *b)
 {
-    error->peer = (int32_t)(pe == state->heap.config.my_pe ? 0 : pe);
+    return a->kind == b->kind && a->size == b->size && a->place == b->place && a->memory == b->memory &&
+           a->flags == b->flags;
+}
+
+static bool same_state(const struct fy_call *a, const struct fy_call *b)
+{
+    return a->sequence == b->sequence && a->history == b->history && a->grow == b->grow;
+}
+
+static void look_at(struct calls *into, uint32_t pe, const struct fy_call *call)
+{
+    if (pe < into->odd && !same_call(call, &into->first_call)) {
+        into->odd = pe;
+        into->odd_call = *call;
+    }
+    if (pe < into->stale && !same_state(call, &into->first_call)) {
+        into->stale = pe;
+        into->stale_call = *call;
+    }
+}
+
+/* Of the part with the higher first PE it is enough to look at three: who lies between them is as that first one. */
+static void calls_combine(void *a, const void *b)
+{
+    struct calls *into = a, low;
+    const struct calls *other = b;
+
+    if (other->first < into->first) {
+        low = *into;
+        *into = *other;
+        other = &low;
+    }
+    look_at(into, other->first, &other->first_call);
+    if (other->odd != NONE)
+        look_at(into, other->odd, &other->odd_call);
+    if (other->stale != NONE)
+        look_at(into, other->stale, &other->stale_call);
+    into->argument &= other->argument;
+    fy_fate_combine(&into->fate, &other->fate);
+}
+
+static int disagree(const struct fy_heap_state *state, const struct calls *all, uint32_t pe, struct ferry_error *error)
+{
+    error->peer = (int32_t)(pe == state->heap.config.my_pe ? all->first : pe);
     return error->status;
 }
 
-static int compare_calls(const struct fy_heap_state *state, const struct fy_call *all, struct ferry_error *error)
+static int compare_calls(const struct fy_heap_state *state, const struct calls *all, struct ferry_error *error)
 {
     char first[CALL_TEXT], other[CALL_TEXT];
 
-    for (uint32_t pe = 1; pe < state->heap.config.n_pes; pe++) {
-        const struct fy_call *call = &all[pe];
-
-        if (call->kind == all->kind && call->size == all->size && call->place == all->place &&
-            call->memory == all->memory && call->flags == all->flags)
-            continue;
-        describe(all, first);
-        describe(call, other);
-        fy_error_set(error, FERRY_ERR_MISMATCH, "make the same allocation calls, in the same order, on every PE",
-                     "pe 0 called %s, pe %u called %s: the heap's calls are collective", first, (unsigned)pe, other);
-        return disagree(state, pe, error);
-    }
-    return FERRY_OK;
+    if (all->odd == NONE)
+        return FERRY_OK;
+    describe(&all->first_call, first);
+    describe(&all->odd_call, other);
+    fy_error_set(error, FERRY_ERR_MISMATCH, "make the same allocation calls, in the same order, on every PE",
+                 "pe 0 called %s, pe %u called %s: the heap's calls are collective", first, (unsigned)all->odd, other);
+    return disagree(state, all, all->odd, error);
 }
 
-static int compare_states(const struct fy_heap_state *state, const struct fy_call *all, struct ferry_error *error)
+static int compare_states(const struct fy_heap_state *state, const struct calls *all, struct ferry_error *error)
 {
-    for (uint32_t pe = 1; pe < state->heap.config.n_pes; pe++) {
-        const struct fy_call *call = &all[pe];
+    const struct fy_call *first = &all->first_call, *call = &all->stale_call;
 
-        if (call->sequence != all->sequence || call->history != all->history) {
-            fy_error_set(error, FERRY_ERR_MISMATCH, "finalize, and start again",
-                         "the heaps of pe 0 and pe %u are not the same since an earlier call failed on one of them "
-                         "(calls so far: %llu and %llu)",
-                         (unsigned)pe, (unsigned long long)all->sequence, (unsigned long long)call->sequence);
-            return disagree(state, pe, error);
-        }
-        if (call->grow != all->grow) {
-            fy_error_set(error, FERRY_ERR_MISMATCH, "give every PE the same values",
-                         "pe 0 would grow its heap by %llu bytes, pe %u by %llu: FERRY_HEAP_CHUNK or FERRY_HEAP_SIZE "
-                         "differ between them",
-                         (unsigned long long)all->grow, (unsigned)pe, (unsigned long long)call->grow);
-            return disagree(state, pe, error);
-        }
-    }
-    return FERRY_OK;
-}
-
-/* Some PE cannot, and not because of the arguments, which are the same everywhere: the others need to hear why. */
-static bool reasons_needed(const struct fy_heap_state *state, const struct fy_call *all, bool *failed)
-{
-    bool argument = true;
-
-    *failed = false;
-    for (uint32_t pe = 0; pe < state->heap.config.n_pes; pe++) {
-        *failed |= all[pe].status < 0;
-        argument &= all[pe].status == FERRY_ERR_ARG;
-    }
-    return *failed && !argument;
+    if (all->stale == NONE)
+        return FERRY_OK;
+    if (call->sequence != first->sequence || call->history != first->history)
+        fy_error_set(error, FERRY_ERR_MISMATCH, "finalize, and start again",
+                     "the heaps of pe 0 and pe %u are not the same since an earlier call failed on one of them "
+                     "(calls so far: %llu and %llu)",
+                     (unsigned)all->stale, (unsigned long long)first->sequence, (unsigned long long)call->sequence);
+    else
+        fy_error_set(error, FERRY_ERR_MISMATCH, "give every PE the same values",
+                     "pe 0 would grow its heap by %llu bytes, pe %u by %llu: FERRY_HEAP_CHUNK or FERRY_HEAP_SIZE "
+                     "differ between them",
+                     (unsigned long long)first->grow, (unsigned)all->stale, (unsigned long long)call->grow);
+    return disagree(state, all, all->stale, error);
 }
 
 int fy_call_agree(struct fy_heap_state *state, struct fy_plan *plan, struct ferry_error *error)
 {
-    const struct fy_call *all = (const struct fy_call *)state->scratch;
-    bool failed;
+    const struct fy_heap_config *config = &state->heap.config;
+    struct calls all;
     int rc;
 
     plan->call.sequence = state->sequence++;
     plan->call.history = state->history;
-    rc = fy_exchange(state, &plan->call, sizeof(plan->call), "allocation on the symmetric heap", error);
+    memset(&all, 0, sizeof(all)); /* it travels, and padding with it */
+    all.first = config->my_pe;
+    all.odd = all.stale = NONE;
+    all.argument = plan->call.status == FERRY_ERR_ARG;
+    all.first_call = plan->call;
+    fy_fate_set(&all.fate, config->my_pe, plan->call.status, &plan->error);
+    rc = config->up.reduce(config->up.arg, &all, sizeof(all), calls_combine, "allocation on the symmetric heap", error);
     if (!rc)
-        rc = compare_calls(state, all, error);
+        rc = compare_calls(state, &all, error);
     if (rc)
         return rc;
-    if (reasons_needed(state, all, &failed))
-        return fy_exchange_failure(state, plan->call.status, &plan->error, error);
-    if (failed) { /* the arguments, which are the same everywhere */
+    if (all.argument) { /* the same everywhere: each knows it by itself */
         *error = plan->error;
         return plan->call.status;
     }
-    return compare_states(state, all, error);
+    rc = fy_fate_tell(&all.fate, "", error);
+    return rc ? rc : compare_states(state, &all, error);
 }

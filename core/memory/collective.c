@@ -174,7 +174,6 @@ int fy_heap_want(struct fy_heap *heap, const struct fy_want *want, void **addres
         plan.call.place = FY_ALIGN;
     plan.call.status = plan_alloc(state, &plan);
     rc = alloc(state, &plan, error);
-    fy_exchange_done(state);
     if (!rc)
         *address = heap->base + plan.offset;
     return rc;
@@ -225,7 +224,6 @@ int fy_heap_free(struct fy_heap *heap, void *address, struct ferry_error *error)
     if (address)
         plan.call.status = fy_plan_find(state, &plan, address, "free");
     rc = fy_call_agree(state, &plan, error);
-    fy_exchange_done(state);
     if (rc || !address)
         return rc;
     fy_allocator_release(allocator_of(state, &plan), plan.call.place);

@@ -1,85 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What PEs tell each other about the heap: sealed records, outcomes, failures and keys.
+ * What PEs tell each other about the heap: outcomes, and keys.
  * Setup thread only, on all PEs alike. No lock is held while PEs wait for each other. */
 #include "internal.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#define KEEP_SCRATCH ((size_t)64 << 10) /* a smaller area is not worth giving back */
-
-int fy_exchange(struct fy_heap_state *state, void *record, size_t length, const char *step, struct ferry_error *error)
+static void fates_combine(void *into, const void *other)
 {
-    const struct fy_heap_config *config = &state->heap.config;
-    size_t payload = length - sizeof(struct fy_blob);
-    int rc;
-
-    fy_blob_seal(record, FY_BLOB_ALLOC, config->my_pe, (uint16_t)payload);
-    rc = config->up.allgather(config->up.arg, record, state->scratch, length, step, error);
-    if (rc)
-        return rc;
-    for (uint32_t pe = 0; pe < config->n_pes; pe++) {
-        const void *opened;
-        size_t size;
-        const char *bad = fy_blob_open(state->scratch + pe * length, length, FY_BLOB_ALLOC, pe, &opened, &size);
-
-        if (!bad && size != payload)
-            bad = "size";
-        if (!bad)
-            continue;
-        fy_error_set(error, FERRY_ERR_BOOTSTRAP,
-                     "the PEs run different builds, or what exchanges their bytes is at fault",
-                     "what pe %u sent in the %s cannot be read: wrong %s", (unsigned)pe, step, bad);
-        error->peer = (int32_t)pe;
-        return FERRY_ERR_BOOTSTRAP;
-    }
-    return FERRY_OK;
+    fy_fate_combine(into, other);
 }
 
-void fy_exchange_done(struct fy_heap_state *state)
-{
-    if (state->scratch_length > KEEP_SCRATCH)
-        madvise(state->scratch, state->scratch_length, MADV_DONTNEED);
-}
-
-/* ------------------------------------------------------------------ failures */
-
-struct failure {
-    struct fy_blob blob;
-    int32_t status;
-    uint32_t reserved;
-    int64_t library_status;
-    char message[sizeof(((struct ferry_error *)0)->message)];
-    char hint[sizeof(((struct ferry_error *)0)->hint)];
-};
-_Static_assert(sizeof(struct failure) <= FY_RECORD_MAX, "scratch is too small");
-
-int fy_exchange_failure(struct fy_heap_state *state, int status, const struct ferry_error *mine,
+int fy_exchange_outcome(struct fy_heap_state *state, int status, const char *step, const struct ferry_error *mine,
                         struct ferry_error *error)
 {
-    struct failure record = {.status = status};
-    const struct failure *all = (const struct failure *)state->scratch;
+    const struct fy_heap_config *config = &state->heap.config;
+    struct fy_fate fate;
     int rc;
 
-    if (status) {
-        record.library_status = mine->library_status;
-        snprintf(record.message, sizeof(record.message), "%s", mine->message);
-        snprintf(record.hint, sizeof(record.hint), "%s", mine->hint);
-    }
-    rc = fy_exchange(state, &record, sizeof(record), "exchange of the reason why memory cannot be had", error);
-    if (rc)
-        return rc;
-    for (uint32_t pe = 0; pe < state->heap.config.n_pes; pe++) {
-        if (all[pe].status >= 0)
-            continue;
-        fy_error_set(error, all[pe].status, all[pe].hint, "pe %u: %s", (unsigned)pe, all[pe].message);
-        error->library_status = all[pe].library_status;
-        error->peer = (int32_t)pe;
-        return all[pe].status;
-    }
-    fy_error_set(error, FERRY_ERR_MISMATCH, NULL, "a pe reported a failure and then took it back");
-    return FERRY_ERR_MISMATCH;
+    fy_fate_set(&fate, config->my_pe, status, mine);
+    rc = config->up.reduce(config->up.arg, &fate, sizeof(fate), fates_combine, step, error);
+    return rc ? rc : fy_fate_tell(&fate, "", error);
 }
 
 /* ------------------------------------------------------------------ keys */
@@ -148,28 +88,6 @@ int fy_heap_own_key(struct fy_heap *heap, uint32_t segment, uint32_t t, void *ke
 }
 
 /* ------------------------------------------------------------------ chunks */
-
-struct outcome {
-    struct fy_blob blob;
-    int32_t status;
-    uint32_t reserved;
-};
-_Static_assert(sizeof(struct outcome) <= FY_RECORD_MAX, "scratch is too small");
-
-int fy_exchange_outcome(struct fy_heap_state *state, int status, const char *step, const struct ferry_error *mine,
-                        struct ferry_error *error)
-{
-    struct outcome record = {.status = status};
-    const struct outcome *all = (const struct outcome *)state->scratch;
-    int rc = fy_exchange(state, &record, sizeof(record), step, error);
-
-    if (rc)
-        return rc;
-    for (uint32_t pe = 0; pe < state->heap.config.n_pes; pe++)
-        if (all[pe].status != FERRY_OK)
-            return fy_exchange_failure(state, status, mine, error);
-    return FERRY_OK;
-}
 
 int fy_exchange_chunk(struct fy_heap_state *state, const struct fy_chunk *chunk, int status, const char *step,
                       const struct ferry_error *mine, struct ferry_error *error)

@@ -136,10 +136,8 @@ static int make_tables(struct fy_heap_state *state, struct ferry_error *error)
 {
     struct fy_heap *heap = &state->heap;
 
-    state->scratch_length = (size_t)heap->config.n_pes * FY_RECORD_MAX;
-    state->scratch = fy_pages_get(state->scratch_length);
     heap->granules = fy_pages_get(granules_length(heap));
-    if (state->scratch && heap->granules)
+    if (heap->granules)
         return FERRY_OK;
     fy_error_set(error, FERRY_ERR_NOMEM, "lower FERRY_HEAP_SIZE, or raise the process's memory limit (ulimit -v)",
                  "no memory for the tables of a heap of %zu bytes and %u PEs", heap->config.reserve,
@@ -152,7 +150,6 @@ static void free_state(struct fy_heap_state *state)
     for (size_t i = 0; i < FY_CLASSES; i++)
         fy_allocator_destroy(state->allocators[i]);
     fy_pages_put(state->heap.granules, granules_length(&state->heap));
-    fy_pages_put(state->scratch, state->scratch_length);
     pthread_mutex_destroy(&state->buffers_lock);
     pthread_mutex_destroy(&state->keys_lock);
     pthread_mutex_destroy(&state->own_setup);

@@ -5,7 +5,7 @@
 #ifndef FY_MEMORY_INTERNAL_H
 #define FY_MEMORY_INTERNAL_H
 
-#include "../base/blob.h"
+#include "../base/fate.h"
 #include "../base/reserve.h"
 #include "memory.h"
 
@@ -25,8 +25,6 @@ struct fy_heap_state {
     uint32_t reached[FY_KINDS];  /* by bit: transports that can register memory of that kind */
     uint64_t sequence;           /* collective calls so far */
     uint64_t history;            /* digest of the changes so far: equal on PEs whose heaps are equal */
-    char *scratch;               /* what the small exchanges receive into; address space until it is used */
-    size_t scratch_length;
     pthread_mutex_t own_setup;
     pthread_mutex_t *setup;
     pthread_mutex_t keys_lock;                /* over offered[] and what it points to; the control thread reads */
@@ -169,7 +167,6 @@ enum { FY_CALL_ALLOC = 1, FY_CALL_FREE, FY_CALL_RESIZE, FY_CALL_SHARE, FY_CALL_U
 
 /* One PE's call, as the others see it. */
 struct fy_call {
-    struct fy_blob blob;
     uint32_t kind;
     int32_t status;    /* negative: this PE already knows that it cannot */
     uint64_t size;     /* as asked */
@@ -244,18 +241,7 @@ int fy_exchange_chunk(struct fy_heap_state *state, const struct fy_chunk *chunk,
 /* Collective: tells how a step went here. FERRY_OK on every PE, or the record of the first that failed. */
 int fy_exchange_outcome(struct fy_heap_state *state, int status, const char *step, const struct ferry_error *mine,
                         struct ferry_error *error);
-/* Collective: after some PE said that it failed. Puts the record of the first that did, with its number, into `error`.
- */
-int fy_exchange_failure(struct fy_heap_state *state, int status, const struct ferry_error *mine,
-                        struct ferry_error *error);
-/* Receives one sealed FY_BLOB_ALLOC record of `length` bytes (struct fy_blob first) per PE into state->scratch, and
- * opens all. */
-int fy_exchange(struct fy_heap_state *state, void *record, size_t length, const char *step, struct ferry_error *error);
 /* Peers get no more keys of this segment. */
 void fy_exchange_withdraw(struct fy_heap_state *state, uint32_t segment);
-/* Gives the pages of a large scratch area back. */
-void fy_exchange_done(struct fy_heap_state *state);
-/* Bytes per PE of the largest record passed to fy_exchange. */
-#define FY_RECORD_MAX 640u
 
 #endif

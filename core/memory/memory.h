@@ -55,7 +55,9 @@ struct fy_segment {
 /* Calls to the layer above (job): collective exchange among all PEs with a deadline; choice of transport per peer. */
 struct fy_memory_up {
     void *arg;
-    int (*allgather)(void *arg, const void *mine, void *all, size_t length, const char *step, struct ferry_error *error);
+    /* collective: *data of all PEs, combined in any order and grouping, on each */
+    int (*reduce)(void *arg, void *data, size_t length, void (*combine)(void *into, const void *other), const char *step,
+                  struct ferry_error *error);
     /* index into transports[] of the one that carries puts and gets to `pe`; negative status if none */
     int (*transport_of)(void *arg, uint32_t pe);
     /* index of the transport that carries atomics of `width` to `pe` from every PE, or FY_WAY_MAIL; NULL: FY_WAY_MAIL */

@@ -87,7 +87,6 @@ int fy_heap_resize(struct fy_heap *heap, void **address, size_t size, fy_copy_fn
     } else if (!rc) {
         rc = move(state, &resize, copy, arg, error);
     }
-    fy_exchange_done(state);
     if (rc)
         return rc;
     fy_call_remember(state, FY_CALL_RESIZE, plan->offset, resize.rounded);

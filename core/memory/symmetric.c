@@ -144,7 +144,6 @@ int fy_buffer_share(struct fy_heap *heap, void *address, size_t length, struct f
     if (made)
         plan.call.status = plan_share(state, &plan, address, length);
     rc = share(state, &plan, made, error);
-    fy_exchange_done(state);
     if (rc)
         free(made);
     else
@@ -158,7 +157,6 @@ int fy_buffer_unshare(struct ferry_buffer *buffer, struct ferry_error *error)
     struct fy_plan plan = {.call = {.kind = FY_CALL_UNSHARE, .size = buffer->length, .place = buffer->segment->index}};
     int rc = fy_call_agree(state, &plan, error);
 
-    fy_exchange_done(state);
     if (rc)
         return rc;
     fy_call_remember(state, FY_CALL_UNSHARE, buffer->segment->index, buffer->length);

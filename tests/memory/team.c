@@ -38,8 +38,7 @@ static bool wait_count(struct team *team, const uint32_t *count, uint32_t wanted
     return true;
 }
 
-static bool arrive(struct member *me, const void *mine, size_t length, const char *step,
-                   const struct timespec *deadline)
+static bool arrive(struct member *me, const void *mine, size_t length, const struct timespec *deadline)
 {
     struct team *team = me->team;
 
@@ -54,8 +53,6 @@ static bool arrive(struct member *me, const void *mine, size_t length, const cha
     memcpy(team->all + me->rank * length, mine, length);
     if (++team->arrived < team->n)
         return wait_count(team, &team->arrived, team->n, deadline);
-    if (team->tamper)
-        team->tamper(team, step, team->all, length);
     pthread_cond_broadcast(&team->moved);
     return true;
 }
@@ -71,7 +68,7 @@ static void leave(struct team *team)
     pthread_cond_broadcast(&team->moved);
 }
 
-int team_allgather(void *arg, const void *mine, void *all, size_t length, const char *step, struct ferry_error *error)
+static int team_allgather(void *arg, const void *mine, void *all, size_t length, const char *step, struct ferry_error *error)
 {
     struct member *me = arg;
     struct team *team = me->team;
@@ -82,7 +79,7 @@ int team_allgather(void *arg, const void *mine, void *all, size_t length, const 
     deadline.tv_sec += DEADLINE_SECONDS;
     me->gathers++;
     pthread_mutex_lock(&team->lock);
-    complete = arrive(me, mine, length, step, &deadline);
+    complete = arrive(me, mine, length, &deadline);
     if (complete) {
         memcpy(all, team->all, length * team->n);
         leave(team);
@@ -96,6 +93,23 @@ int team_allgather(void *arg, const void *mine, void *all, size_t length, const 
         return FERRY_OK;
     fy_error_set(error, FERRY_ERR_TIMEOUT, NULL, "the PEs did not meet in the %s", step);
     return FERRY_ERR_TIMEOUT;
+}
+
+/* Combined from the last to the first, so that nothing can count on the order. */
+int team_reduce(void *arg, void *data, size_t length, void (*combine)(void *into, const void *other), const char *step,
+                struct ferry_error *error)
+{
+    struct member *me = arg;
+    uint32_t n = me->team->n;
+    char *all = malloc(n * length);
+    int rc = all ? team_allgather(arg, data, all, length, step, error) : FERRY_ERR_NOMEM;
+
+    for (uint32_t pe = n - 1; !rc && pe > 0; pe--)
+        combine(all + (pe - 1) * length, all + pe * length);
+    if (!rc)
+        memcpy(data, all, length);
+    free(all);
+    return rc;
 }
 
 static int transport_of(void *arg, uint32_t pe)
@@ -136,7 +150,7 @@ static void member_start(struct team *team, uint32_t rank, size_t n_transports)
                                          .chunk = 2 * MEBIBYTE,
                                          .transports = me->list,
                                          .n_transports = n_transports,
-                                         .up = {me, team_allgather, transport_of, NULL, key_of, NULL},
+                                         .up = {me, team_reduce, transport_of, NULL, key_of, NULL},
                                          .timeout = 30};
 }
 

@@ -61,8 +61,6 @@ struct team {
     int failures;
     char first_failure[800];
     const char *fail_step; /* this exchange ends with FERRY_ERR_PEER on all */
-    /* Called by the last PE to arrive, on what all are about to get. */
-    void (*tamper)(struct team *team, const char *step, char *all, size_t length);
 };
 
 /* n PEs with n_transports transports each, a heap of 64 MiB in chunks of 2 MiB planned but not created. */
@@ -82,7 +80,8 @@ void team_expect(struct team *team, uint32_t rank, bool good, const char *what, 
 void team_expect_message(struct member *me, const char *part, const char *file, int line);
 
 /* The exchange as the heap calls it; arg is a struct member *. */
-int team_allgather(void *arg, const void *mine, void *all, size_t length, const char *step, struct ferry_error *error);
+int team_reduce(void *arg, void *data, size_t length, void (*combine)(void *into, const void *other), const char *step,
+                struct ferry_error *error);
 void fake_transport(struct fy_transport *transport, struct ferry_transport *fake, const char *name, uint32_t pe);
 
 /* What must not grow: open files, mappings, mappings of heap files. */

@@ -375,18 +375,15 @@ static void keys_that_nobody_has(void **state)
 /* ------------------------------------------------------------------ cost of a peer */
 
 /* Everybody says what this PE says. */
-static int echo(void *arg, const void *mine, void *all, size_t length, const char *step, struct ferry_error *error)
+static int echo(void *arg, void *data, size_t length, void (*combine)(void *into, const void *other), const char *step,
+                struct ferry_error *error)
 {
-    const struct member *member = arg;
-
+    (void)arg;
+    (void)data;
+    (void)length;
+    (void)combine;
     (void)step;
     (void)error;
-    for (uint32_t pe = 0; pe < member->config.n_pes; pe++) {
-        struct fy_blob *blob = (struct fy_blob *)((char *)all + pe * length);
-
-        memcpy(blob, mine, length);
-        fy_blob_seal(blob, blob->type, pe, blob->size);
-    }
     return FERRY_OK;
 }
 
@@ -411,7 +408,7 @@ static void a_peer_never_contacted_costs_64_bytes(void **state)
     (void)state;
     me()->config.n_pes = peers;
     me()->config.local_pes = 1;
-    me()->config.up.allgather = echo;
+    me()->config.up.reduce = echo;
     team_create(&team);
     before = resident();
     grow(me());
