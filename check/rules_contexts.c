@@ -30,7 +30,7 @@ static struct pes_usage usage(const struct pe *pe)
 /* A transport hears of a connection that a peer has closed when it looks: it has some time to. */
 static struct pes_usage settled(struct pe *pe, const struct pes_usage *before)
 {
-    double end = pes_now() + 10.0;
+    double end = pes_now() + 30.0;
     struct pes_usage now = usage(pe);
 
     while ((now.fds > before->fds || now.threads > before->threads) && pes_now() < end) {

@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #define BYTES        3000u
-#define PEER_TIMEOUT 2.0 /* seconds, as in `options` */
-#define ALLOWANCE    2.0 /* and so much more until everybody has heard */
+#define PEER_TIMEOUT 20.0 /* seconds, as in `options` */
+#define ALLOWANCE    20.0 /* and so much more until everybody has heard */
 
 /* Words of the stage: when it died, in ns; how many have heard; a number of the job, of which all is drawn. */
 enum { DIED, HEARD, JOB };
@@ -114,7 +114,7 @@ static bool nobody_reached(const struct run *run)
 
 static void kills(struct pe *pe)
 {
-    static const char *const options[] = {"FERRY_PEER_TIMEOUT=2", NULL};
+    static const char *const options[] = {"FERRY_PEER_TIMEOUT=20", NULL};
     struct stage *stage = rule_stage(pe);
     unsigned long times = rule_times(pe, "jobs of which one PE is killed", 20);
 

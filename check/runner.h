@@ -61,6 +61,8 @@ void fy_stage_play(struct runner *runner, struct entry *entry);
 struct stage *fy_launch_stage(int *shared);
 int fy_launch_play(const struct runner *runner);
 int fy_launched(void);
+/* stage.c: the status of a child that is a group of its own, which is killed after the deadline; SIGCHLD is blocked. */
+int fy_stage_end_of(pid_t pid, double deadline, bool *late);
 /* stage.c: takes lines of a job's log; arg is the stage. */
 void fy_stage_hear(void *arg, int level, const char *line);
 /* Bytes per second of large puts, measured now; 0: they fail. */
@@ -69,6 +71,10 @@ double fy_stage_rate(struct runner *runner);
  * looking at names: there may be none; with_run: with the item about the whole run. */
 int fy_select(struct runner *runner);
 int fy_fill(struct runner *runner, bool with_run);
+/* select.c: does the comma list name this rule, or its item? Does each of its names have a rule? Else the first that has
+ * none is in `unknown`. */
+bool fy_asked(const char *wish, const char *id);
+bool fy_all_rules_exist(const char *wish, char *unknown, size_t size);
 /* expected.c: reads the file of known weaknesses, negative with a message if it is none; and what that makes of an
  * outcome. */
 int fy_expected_read(struct runner *runner);

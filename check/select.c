@@ -26,7 +26,7 @@ static bool listed(const char *list, const char *name)
 }
 
 /* "R10.2" asks for one rule, "R10" for all of the item, "R10,R11.1" for those of both. */
-static bool asked(const char *wish, const char *id)
+bool fy_asked(const char *wish, const char *id)
 {
     for (const char *at = wish; *at; at += *at == ',') {
         size_t n = strcspn(at, ",");
@@ -66,7 +66,7 @@ static void add(struct runner *runner, const struct rule_group *group, const str
 
 static bool wanted(const struct settings *s, const struct rule_group *group, const struct rule *rule)
 {
-    return (!s->groups || listed(s->groups, group->name)) && (!s->rule || asked(s->rule, rule->id)) &&
+    return (!s->groups || listed(s->groups, group->name)) && (!s->rule || fy_asked(s->rule, rule->id)) &&
            (!s->levels || s->levels >> group->level & 1);
 }
 
@@ -113,10 +113,32 @@ int fy_select(struct runner *runner)
 
     if (!known_groups(s->groups) || fy_fill(runner, true) != 0)
         return -1;
-    if (runner->n > 1 || (s->rule && asked(s->rule, fy_rule_reversed.id)))
+    if (runner->n > 1 || (s->rule && fy_asked(s->rule, fy_rule_reversed.id)))
         return 0;
     fprintf(stderr, "conformance: no rule %s; --list shows the rules\n", s->rule ? s->rule : "");
     return -1;
+}
+
+static bool any_asked(const char *wish)
+{
+    for (const struct rule_group *group = fy_rule_groups; group->name; group++)
+        for (const struct rule *rule = group->rules; rule->id; rule++)
+            if (fy_asked(wish, rule->id))
+                return true;
+    return fy_asked(wish, fy_rule_reversed.id);
+}
+
+bool fy_all_rules_exist(const char *wish, char *unknown, size_t size)
+{
+    for (const char *at = wish; *at; at += *at == ',') {
+        size_t n = strcspn(at, ",");
+
+        snprintf(unknown, size, "%.*s", (int)n, at);
+        if (!any_asked(unknown))
+            return false;
+        at += n;
+    }
+    return *wish;
 }
 
 /* A rule that starts jobs itself keeps their reports to itself. */

@@ -101,7 +101,7 @@ static void child(struct runner *runner, int pes)
 }
 
 /* Waits for the child; after the deadline it is killed with all that it started. */
-static int end_of(pid_t pid, double deadline, bool *late)
+int fy_stage_end_of(pid_t pid, double deadline, bool *late)
 {
     double end = pes_now() + deadline;
     sigset_t chld;
@@ -229,7 +229,7 @@ static enum outcome play(struct runner *runner, struct entry *entry)
         return failed(entry, "fork failed with error %.0f", errno);
     if (pid == 0)
         child(runner, pes_of(runner, entry->rule));
-    status = end_of(pid, deadline_of(runner, entry), &late);
+    status = fy_stage_end_of(pid, deadline_of(runner, entry), &late);
     return judge(runner, entry, status, late);
 }
 
@@ -348,7 +348,7 @@ int fy_stage_capabilities(struct runner *runner)
         return -1;
     if (pid == 0)
         exit(ferry_info(runner->settings.transport, 0, take, runner->stage) == FERRY_OK ? 0 : 1);
-    status = end_of(pid, 60, &late);
+    status = fy_stage_end_of(pid, 60, &late);
     runner->caps = runner->stage->caps;
     memcpy(runner->plugin, runner->stage->plugin, sizeof(runner->plugin));
     return late || status ? -1 : 0;

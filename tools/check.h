@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#define CHECK_DEADLINE 60 /* seconds for a rule, by default */
 #define CHECK_STEPS 1010 /* a step for each seed of chaos, and a few besides */
 
 struct check_settings {
@@ -26,7 +27,7 @@ struct check_step {
     unsigned levels;
     bool chaos, calls;  /* calls: the core does nothing by itself, every operation goes through the plugin */
     unsigned long seed; /* of chaos */
-    int scale;          /* percent of each rule's full count */
+    int scale;          /* percent of each rule's full count, unless the user says another */
     struct runner runner;
 };
 
@@ -36,7 +37,7 @@ struct check {
     char sha256[65]; /* of the plugin's file; empty if it cannot be read */
     struct check_step *steps;
     size_t n;
-    char user[1000]; /* variables that the user had set, as a shell takes them */
+    json_t *environment; /* variables that the user had set: check_again.c */
     int log;         /* what the rule at hand prints */
     bool failed;     /* some rule did */
     double rate;     /* bytes per second of large puts; 0: not measured */
@@ -59,7 +60,11 @@ int check_ask(struct check *check);
 int check_find(const char *name, char *path, size_t size);
 /* check_plan.c */
 int check_plan(struct check *check);
+/* 64, with a message, if --rule names what is no rule. */
+int check_names(const struct check_settings *settings);
 void check_run(struct check *check);
+/* Percent of each rule's full count. */
+int check_scale(const struct check *check, const struct check_step *step);
 enum rule_level check_level_of(const struct check_step *step, const struct entry *entry);
 struct check_sums check_sum(const struct check *check, int level); /* -1: all */
 void check_free(struct check *check);
@@ -68,9 +73,10 @@ void check_print_head(const struct check *check);
 void check_print_step(const struct check *check, const struct check_step *step);
 void check_print_entry(const struct check *check, const struct check_step *step, const struct entry *entry);
 void check_print_end(const struct check *check);
-/* A command that plays this one again. */
-void check_again(const struct check *check, const struct check_step *step, const struct entry *entry, char *line,
-                 size_t size);
+/* check_again.c: the variables that bear on a run, as they are now; and a command that plays this one again, to be
+ * freed; NULL: no memory. */
+json_t *check_environment(void);
+char *check_again(const struct check *check, const struct check_step *step, const struct entry *entry);
 /* check_bundle.c, check_junit.c: negative, with a message, if the file cannot be written. */
 int check_write_json(const struct check *check);
 int check_write_junit(const struct check *check);

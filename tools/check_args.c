@@ -12,6 +12,8 @@
 
 const char *argp_program_version = "ferry-check " FERRY_VERSION_STRING;
 
+#define MOST_SEED 1000000000000
+
 enum {
     KEY_CHANNELS = 256,
     KEY_RULE,
@@ -58,7 +60,7 @@ static const struct argp_option rows[] = {
 static long number(const char *text, const char *what, long least, long most, struct argp_state *state)
 {
     char *end;
-    long n = strtol(text, &end, 10);
+    long n = strtol(text, &end, 10); /* beyond all numbers it is the last one, which is more than `most` */
 
     if (end == text || *end || n < least || n > most)
         argp_error(state, "%s %s is not a number from %ld to %ld", what, text, least, most);
@@ -168,7 +170,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         s->rule = arg;
         return 0;
     case 's':
-        s->seed = (unsigned long)number(arg, "--seed", 0, LONG_MAX, state);
+        s->seed = (unsigned long)number(arg, "--seed", 0, MOST_SEED, state);
         return 0;
     case KEY_SEEDS:
         s->seeds = (int)number(arg, "--seeds", 1, 1000, state);
@@ -182,6 +184,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)
             argp_error(state, "one transport at a time: %s or %s", s->transport, arg);
+        if (!*arg)
+            argp_error(state, "the transport has an empty name; give a name, or the path of a plugin");
         s->transport = file_or_name(arg);
         return 0;
     default:

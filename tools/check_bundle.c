@@ -5,30 +5,13 @@
 #include <ferry/ferry.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
-extern char **environ;
-
 static const char *const words[OUTCOMES] = {"not-run", "pass", "fail", "not-applicable", "expected-failure"};
-
-static json_t *environment(void)
-{
-    json_t *object = json_object();
-
-    for (char **entry = environ; *entry; entry++) {
-        char name[100];
-
-        if (strncmp(*entry, "FERRY_", 6) != 0 && strncmp(*entry, "UCX_", 4) != 0 && strncmp(*entry, "FI_", 3) != 0)
-            continue;
-        snprintf(name, sizeof(name), "%.*s", (int)strcspn(*entry, "="), *entry);
-        if (strcmp(name, "FERRY_ID") != 0) /* a secret */
-            json_object_set_new(object, name, json_string(strchrnul(*entry, '=') + 1));
-    }
-    return object;
-}
 
 static json_t *host(void)
 {
@@ -41,23 +24,26 @@ static json_t *host(void)
 
 static json_t *result(const struct check *check, const struct check_step *step, const struct entry *entry)
 {
-    char again[1500], reference[100], level[8];
+    char reference[100], level[8], *again;
     json_t *object;
 
-    check_again(check, step, entry, again, sizeof(again));
     snprintf(reference, sizeof(reference), "docs/semantics.md#%s", entry->group->anchor);
     snprintf(level, sizeof(level), "L%d", (int)check_level_of(step, entry));
     object = json_pack("{ss ss ss ss ss ss sf ss}", "rule", entry->rule->id, "level", level, "title",
                        entry->rule->title, "status", words[entry->outcome], "step", step->what, "reference", reference,
                        "seconds", entry->seconds, "reason", entry->reason);
+    json_object_set_new(object, "percent", json_integer(check_scale(check, step)));
     if (step->chaos)
         json_object_set_new(object, "seed", json_integer((json_int_t)step->seed));
     if (entry->seen[0])
         json_object_set_new(object, "seen", json_string(entry->seen));
     if (entry->cause)
         json_object_set_new(object, "cause", json_string(entry->cause));
-    if (entry->outcome == OUTCOME_FAIL)
-        json_object_set_new(object, "again", json_string(again));
+    if (entry->outcome != OUTCOME_FAIL)
+        return object;
+    again = check_again(check, step, entry);
+    json_object_set_new(object, "again", json_string(again));
+    free(again);
     return object;
 }
 
@@ -90,13 +76,14 @@ static json_t *bundle(const struct check *check)
         for (size_t k = 0; k < check->steps[i].runner.n; k++)
             json_array_append_new(results, result(check, &check->steps[i], &check->steps[i].runner.entries[k]));
     }
-    root = json_pack("{s{ss ss} ss sO sO sO ss so so si ss so so so so}", "kit", "name", "ferry-check", "version",
-                     FERRY_VERSION_STRING, "when", when, "plugin", json_object_get(check->claims, "plugin"),
-                     "capabilities", json_object_get(check->claims, "capabilities"), "not_claimed",
-                     json_object_get(check->claims, "not claimed"), "sha256", check->sha256, "host", host(),
-                     "environment", environment(), "pes", check->settings.pes, "pes_are",
-                     check->settings.processes ? "processes" : "threads", "seeds", seeds, "levels", levels, "all",
-                     sums(check, -1), "results", results);
+    root =
+        json_pack("{s{ss ss} ss sO sO sO sO ss so so si ss so so so so}", "kit", "name", "ferry-check", "version",
+                  FERRY_VERSION_STRING, "when", when, "plugin", json_object_get(check->claims, "plugin"),
+                  "capabilities", json_object_get(check->claims, "capabilities"), "not_claimed",
+                  json_object_get(check->claims, "not claimed"), "devices", json_object_get(check->claims, "devices"),
+                  "sha256", check->sha256, "host", host(), "environment", json_incref(check->environment), "pes",
+                  check->settings.pes, "pes_are", check->settings.processes ? "processes" : "threads", "seeds", seeds,
+                  "levels", levels, "all", sums(check, -1), "results", results);
     if (root && check->settings.launch)
         json_object_set_new(root, "launch", json_string(check->settings.launch));
     return root;

@@ -33,6 +33,10 @@ static void take(void *arg, const ferry_info_row_t *row)
                                         text(row->doc)));
     else if (strcmp(row->what, "capability") == 0)
         json_object_set_new(json_object_get(claims, "capabilities"), row->state, text(row->value));
+    else if (strcmp(row->what, "finding") == 0 && strcmp(row->name, "core") != 0)
+        json_array_append_new(
+            json_object_get(claims, "devices"),
+            json_pack("{so so so}", "what", text(row->value), "state", text(row->state), "found", text(row->doc)));
     else if (strcmp(row->what, "explain") == 0 && strcmp(row->state, "native") != 0)
         json_array_append_new(
             json_object_get(claims, "not claimed"),
@@ -41,10 +45,12 @@ static void take(void *arg, const ferry_info_row_t *row)
 
 static void answer(const char *transport, int fd)
 {
-    json_t *claims = json_pack("{s[] s{} s[]}", "plugins", "capabilities", "not claimed");
+    json_t *claims = json_pack("{s[] s{} s[] s[]}", "plugins", "capabilities", "not claimed", "devices");
     FILE *out = fdopen(fd, "w");
     int rc = claims && out ? ferry_info(transport, 0, take, claims) : -1;
 
+    if (rc == FERRY_OK)
+        rc = ferry_doctor(transport, take, claims);
     if (rc == FERRY_OK)
         rc = json_dumpf(claims, out, 0) == 0 && fflush(out) == 0 ? 0 : 1;
     _exit(rc == 0 ? 0 : 1);
@@ -85,10 +91,26 @@ static void hash(struct check *check, const char *path)
     fclose(file);
 }
 
-/* What the child wrote, or NULL. */
-static json_t *question(const char *transport)
+/* How it ended, in words; the child that did not end is ended. */
+static bool ended_well(pid_t pid, double deadline, char *how, size_t size)
 {
-    int fd = memfd_create("ferry-check", MFD_CLOEXEC), status = 1;
+    bool late;
+    int status = fy_stage_end_of(pid, deadline, &late);
+
+    if (late)
+        snprintf(how, size, "it did not answer within %.0f s", deadline);
+    else if (WIFSIGNALED(status))
+        snprintf(how, size, "looking at it ended the process by signal %d", WTERMSIG(status));
+    else
+        snprintf(how, size, "looking at it ended with status %d", WEXITSTATUS(status));
+    return !late && status == 0;
+}
+
+/* What the child wrote, or NULL, and why. */
+static json_t *question(const struct check *check, char *how, size_t size)
+{
+    const char *transport = check->settings.transport;
+    int fd = memfd_create("ferry-check", MFD_CLOEXEC);
     json_t *claims = NULL;
     pid_t pid;
 
@@ -98,8 +120,8 @@ static json_t *question(const char *transport)
     pid = fork();
     if (pid == 0)
         answer(transport, fd);
-    if (pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 && lseek(fd, 0, SEEK_SET) == 0)
-        claims = json_loadfd(fd, 0, NULL);
+    if (pid > 0 && ended_well(pid, check->settings.deadline, how, size) && lseek(fd, 0, SEEK_SET) == 0)
+        claims = json_loadfd(fd, 0, NULL); /* nothing, where the plugin ended the process as if all were well */
     close(fd);
     return claims;
 }
@@ -160,11 +182,14 @@ int check_find(const char *name, char *path, size_t size)
 
 int check_ask(struct check *check)
 {
+    char how[100] = "looking at it ended the process";
     json_t *plugin;
 
-    check->claims = question(check->settings.transport);
-    if (!check->claims)
-        return complain(check, "its plugin ended the process that looked at it, or ferry-info fails too and says why");
+    check->claims = question(check, how, sizeof(how));
+    if (!check->claims) {
+        snprintf(how + strlen(how), sizeof(how) - strlen(how), "; ferry-info may say more");
+        return complain(check, how);
+    }
     plugin = plugin_of(check->claims);
     if (!plugin) {
         plugin = json_array_get(json_object_get(check->claims, "plugins"), 0);

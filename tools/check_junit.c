@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* XML knows few control characters, and none is of use here. */
 static void escaped(FILE *out, const char *text)
@@ -36,20 +37,21 @@ static void attribute(FILE *out, const char *name, const char *text)
 
 static void one(FILE *out, const struct check *check, const struct check_step *step, const struct entry *entry)
 {
-    char again[1500], name[300];
+    char name[300], *again;
 
     snprintf(name, sizeof(name), "%s %s", entry->rule->id, entry->rule->title);
     fprintf(out, "  <testcase classname=\"L%d.%s\"", (int)check_level_of(step, entry), entry->group->name);
     attribute(out, "name", name);
     fprintf(out, " time=\"%.3f\">", entry->seconds);
     if (entry->outcome == OUTCOME_FAIL) {
-        check_again(check, step, entry, again, sizeof(again));
+        again = check_again(check, step, entry);
         fputs("<failure", out);
         attribute(out, "message", entry->reason);
         fputs(">seen: ", out);
         escaped(out, entry->seen);
         fputs("\nagain: ", out);
-        escaped(out, again);
+        escaped(out, again ? again : "(no memory)");
+        free(again);
         fputs("</failure>", out);
     } else if (entry->outcome != OUTCOME_PASS) {
         fputs("<skipped", out);

@@ -2,22 +2,29 @@
  * ferry-check: checks a transport against the contract, by the rules of check/. Main thread. */
 #include "check.h"
 
+#include <libgen.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define DEFAULT_LEVELS 63u /* L0 to L5 */
+
+static bool wanted(const struct check_settings *settings, const struct rule *rule, enum rule_level level)
+{
+    return settings->levels >> level & 1 && (!settings->rule || fy_asked(settings->rule, rule->id));
+}
 
 /* The rules, as rows of a table; generated documents are made of it. */
 static void list(const struct check_settings *settings)
 {
     for (const struct rule_group *group = fy_rule_groups; group->name; group++)
         for (const struct rule *rule = group->rules; rule->id; rule++)
-            if (settings->levels >> group->level & 1)
+            if (wanted(settings, rule, group->level))
                 printf("| %s | L%d | %s | %s |\n", rule->id, (int)group->level, group->name, rule->title);
-    if (settings->levels >> LEVEL_ADVERSARY & 1)
+    if (wanted(settings, &fy_rule_reversed, LEVEL_ADVERSARY))
         printf("| %s | L%d | run | %s |\n", fy_rule_reversed.id, LEVEL_ADVERSARY, fy_rule_reversed.title);
 }
 
@@ -32,11 +39,28 @@ static void prepare(struct check *check)
     check->log = memfd_create("ferry-check-log", MFD_CLOEXEC);
 }
 
+/* Is there a place for a file of results? Asked first: a run takes minutes, and its results are lost without one. */
+static bool place(const char *path)
+{
+    char *copy = strdup(path ? path : "");
+    bool good =
+        !path ||
+        (copy && (access(path, W_OK) == 0 || (access(path, F_OK) != 0 && access(dirname(copy), W_OK | X_OK) == 0)));
+
+    free(copy);
+    if (!good)
+        fprintf(stderr, "ferry-check: cannot write %s; choose a place that can be written\n", path);
+    return good;
+}
+
 static int run(struct check *check)
 {
     int rc;
 
+    if (!place(check->settings.json) || !place(check->settings.junit))
+        return 1;
     prepare(check);
+    check->environment = check_environment();
     if (check_ask(check) != 0)
         return 1;
     rc = check_plan(check);
@@ -54,20 +78,24 @@ static int run(struct check *check)
 
 int main(int argc, char **argv)
 {
-    struct check check = {
-        .settings =
-            {.transport = "loopback", .pes = 4, .seed = 1, .seeds = 3, .deadline = 60, .levels = DEFAULT_LEVELS},
-        .log = -1};
+    struct check check = {.settings = {.transport = "loopback",
+                                       .pes = 4,
+                                       .seed = 1,
+                                       .seeds = 3,
+                                       .deadline = CHECK_DEADLINE,
+                                       .levels = DEFAULT_LEVELS},
+                          .log = -1};
     int rc = 0;
 
     if (getenv(FY_LAUNCHED))
         return fy_launched();
     check_parse(&check.settings, argc, argv);
-    if (check.settings.list)
+    rc = check_names(&check.settings);
+    if (rc == 0 && check.settings.list)
         list(&check.settings);
-    else if (check.settings.mutants)
+    else if (rc == 0 && check.settings.mutants)
         rc = check_mutants();
-    else
+    else if (rc == 0)
         rc = run(&check);
     check_free(&check);
     return rc;

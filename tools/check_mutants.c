@@ -36,11 +36,11 @@ static void be_the_trial(const struct trial *trial, const char *plugin)
     dup2(trial->out, STDERR_FILENO);
     setenv("FERRY_MUTANT_BREAK", trial->mutant->name, 1);
     setenv("FERRY_MUTANT_GAP", strncmp(trial->rule, "R60", 3) == 0 ? "no" : "yes", 1); /* speed is judged without */
-    setenv("FERRY_TIMEOUT", "5", 1);
+    setenv("FERRY_TIMEOUT", trial->healthy ? "120" : "5", 1); /* what keeps the contract may be slow */
     setenv("TEST_SCALE", trial->tries > 1 ? "10" : "3", 0);
     unsetenv("FERRY_HOOKS");
     execl("/proc/self/exe", "ferry-check", plugin, "--rule", trial->rule, "--level", "L0..L6", "--seeds", "1", "--seed",
-          seed, "--once", "--deadline", trial->healthy ? "60" : "10", (char *)NULL);
+          seed, "--once", "--deadline", trial->healthy ? "300" : "10", (char *)NULL);
     _exit(127);
 }
 

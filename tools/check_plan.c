@@ -9,8 +9,6 @@
 
 #define BIT(level) (1u << (level))
 
-extern char **environ;
-
 const char *const check_level_names[LEVELS] = {"load", "data", "order", "threads", "adversary", "faults", "speed"};
 
 static struct check_step *add(struct check *check, const char *what, unsigned levels, int scale)
@@ -56,6 +54,7 @@ static void steps(struct check *check)
 static int fill(struct check *check, struct check_step *step)
 {
     struct settings *s = &step->runner.settings;
+    bool with_run;
 
     s->transport = check->settings.transport;
     s->rule = check->settings.rule;
@@ -71,14 +70,23 @@ static int fill(struct check *check, struct check_step *step)
     step->runner.stage = check->steps[0].runner.stage;
     step->runner.caps = check->steps[0].runner.caps;
     memcpy(step->runner.plugin, check->steps[0].runner.plugin, sizeof(step->runner.plugin));
-    return fy_fill(&step->runner, step->chaos && !s->rule) != 0 || fy_expected_read(&step->runner) != 0 ? -1 : 0;
+    with_run = step->chaos && (!s->rule || fy_asked(s->rule, fy_rule_reversed.id));
+    return fy_fill(&step->runner, with_run) != 0 || fy_expected_read(&step->runner) != 0 ? -1 : 0;
 }
 
-static int no_rule(const struct check *check)
+static int no_rule(const char *names, const char *where)
 {
-    fprintf(stderr, "ferry-check: there is no rule %s in the levels asked for; --list shows the rules\n",
-            check->settings.rule ? check->settings.rule : "");
+    fprintf(stderr, "ferry-check: there is no rule '%s'%s; --list shows the rules\n", names, where);
     return 64;
+}
+
+int check_names(const struct check_settings *settings)
+{
+    char unknown[40] = "";
+
+    if (settings->rule && !fy_all_rules_exist(settings->rule, unknown, sizeof(unknown)))
+        return no_rule(unknown, "");
+    return 0;
 }
 
 int check_plan(struct check *check)
@@ -103,7 +111,12 @@ int check_plan(struct check *check)
             return 64;
         rules += check->steps[i].runner.n;
     }
-    return rules ? 0 : no_rule(check);
+    return rules ? 0 : no_rule(check->settings.rule ? check->settings.rule : "", " in the levels asked for");
+}
+
+static const char *set_by_user(const struct check *check, const char *name)
+{
+    return json_string_value(json_object_get(check->environment, name));
 }
 
 /* The hooks of a step, before those that the user named. */
@@ -120,11 +133,11 @@ static void set_hooks(const struct check_step *step, const char *user)
            1);
 }
 
-static void enter(const struct check *check, const struct check_step *step, const char *user)
+static void enter(const struct check *check, const struct check_step *step)
 {
     char number[32], path[PATH_MAX];
 
-    set_hooks(step, user);
+    set_hooks(step, set_by_user(check, "FERRY_HOOKS"));
     setenv("TEST_TRANSPORT", check->settings.transport, 1);
     setenv("FERRY_HEAP_CHUNK", "4M", 0); /* each rule is a job of its own */
     if (step->calls)
@@ -133,8 +146,8 @@ static void enter(const struct check *check, const struct check_step *step, cons
         setenv("CHECK_NULL", path, 1);
     if (check->settings.baseline)
         setenv("CHECK_BASELINE", check->settings.baseline, 1);
-    snprintf(number, sizeof(number), "%d", step->scale);
-    setenv("TEST_SCALE", number, 0);
+    snprintf(number, sizeof(number), "%d", check_scale(check, step));
+    setenv("TEST_SCALE", number, 1);
     snprintf(number, sizeof(number), "%lu", step->seed);
     if (step->chaos)
         setenv("FERRY_CHAOS_SEED", number, 1);
@@ -143,19 +156,19 @@ static void enter(const struct check *check, const struct check_step *step, cons
         setenv("FERRY_CHANNELS", number, 1);
 }
 
-/* Takes back what the step set; what the user had set stays as it was. */
-static void leave(const struct check_step *step, const char *user, const char *direct, const char *scale)
+/* Takes back what the step set, for the next one: these are as the user had set them. */
+static void leave(const struct check *check)
 {
-    if (user)
-        setenv("FERRY_HOOKS", user, 1);
-    else
-        unsetenv("FERRY_HOOKS");
-    if (step->calls && direct)
-        setenv("FERRY_DIRECT", direct, 1);
-    else if (step->calls)
-        unsetenv("FERRY_DIRECT");
-    if (!scale)
-        unsetenv("TEST_SCALE");
+    static const char *const names[] = {"FERRY_HOOKS", "FERRY_DIRECT", "FERRY_CHAOS_SEED"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        const char *user = set_by_user(check, names[i]);
+
+        if (user)
+            setenv(names[i], user, 1);
+        else
+            unsetenv(names[i]);
+    }
 }
 
 /* Gigabytes are moved where that takes no longer than a minute, or where the rule was named. */
@@ -195,48 +208,28 @@ static void play(struct check *check, struct check_step *step, struct entry *ent
     check->failed |= entry->outcome == OUTCOME_FAIL;
 }
 
-/* Variables of the user, in front of a command that is to do the same. */
-static void note_user(struct check *check)
-{
-    size_t at = 0;
-
-    for (char **entry = environ; *entry && at + 1 < sizeof(check->user); entry++) {
-        size_t name = strcspn(*entry, "=");
-
-        if ((*entry)[name] && (strncmp(*entry, "FERRY_", 6) == 0 || strncmp(*entry, "TEST_SCALE=", 11) == 0))
-            at += (size_t)snprintf(check->user + at, sizeof(check->user) - at, "%.*s='%s' ", (int)name, *entry,
-                                   *entry + name + 1);
-    }
-}
-
-static char *copy_of(const char *name)
-{
-    const char *value = getenv(name);
-
-    return value ? strdup(value) : NULL;
-}
-
 void check_run(struct check *check)
 {
-    char *user = copy_of("FERRY_HOOKS"), *direct = copy_of("FERRY_DIRECT"), *scale = copy_of("TEST_SCALE");
-
-    note_user(check);
     check->began = pes_now();
     for (size_t i = 0; i < check->n; i++) {
         struct check_step *step = &check->steps[i];
 
-        enter(check, step, user);
+        enter(check, step);
         for (size_t k = 0; k < step->runner.n; k++) {
             play(check, step, &step->runner.entries[k]);
             check_print_entry(check, step, &step->runner.entries[k]);
         }
-        leave(step, user, direct, scale);
+        leave(check);
         check_print_step(check, step);
     }
     check->seconds = pes_now() - check->began;
-    free(user);
-    free(direct);
-    free(scale);
+}
+
+int check_scale(const struct check *check, const struct check_step *step)
+{
+    const char *user = set_by_user(check, "TEST_SCALE");
+
+    return user ? atoi(user) : step->scale;
 }
 
 enum rule_level check_level_of(const struct check_step *step, const struct entry *entry)
@@ -268,4 +261,5 @@ void check_free(struct check *check)
     }
     free(check->steps);
     json_decref(check->claims);
+    json_decref(check->environment);
 }

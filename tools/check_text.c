@@ -16,25 +16,6 @@ static const char *member(const json_t *object, const char *name)
     return value ? value : "";
 }
 
-void check_again(const struct check *check, const struct check_step *step, const struct entry *entry, char *line,
-                 size_t size)
-{
-    const struct check_settings *s = &check->settings;
-    char seed[40] = "", channels[40] = "", launch[600] = "";
-
-    if (step->chaos)
-        snprintf(seed, sizeof(seed), " --seed %lu --seeds 1", step->seed);
-    if (s->channels)
-        snprintf(channels, sizeof(channels), " --channels %d", s->channels);
-    if (s->launch)
-        snprintf(launch, sizeof(launch), " --launch '%s'", s->launch);
-    snprintf(line, size, "%sferry-check %s --rule %s --level L%d%s --pes %d%s%s", check->user, s->transport,
-             entry->rule->id, (int)check_level_of(step, entry), seed, s->pes, channels,
-             s->launch      ? launch
-             : s->processes ? " --processes"
-                            : "");
-}
-
 void check_print_head(const struct check *check)
 {
     const json_t *plugin = json_object_get(check->claims, "plugin");
@@ -75,18 +56,18 @@ static void print_log(const struct check *check, const struct entry *entry)
 
 static void print_failure(const struct check *check, const struct check_step *step, const struct entry *entry)
 {
-    char again[1500];
+    char *again = check_again(check, step, entry);
 
-    check_again(check, step, entry, again, sizeof(again));
     printf("FAIL %s %s\n", entry->rule->id, entry->rule->title);
     printf("  done:    %s, %d PEs as %s", step->what, check->settings.pes,
            check->settings.processes ? "processes" : "threads");
     if (step->chaos)
         printf(", seed %lu", step->seed);
-    printf(", %d percent of the full count\n", step->scale);
+    printf(", %d percent of the full count\n", check_scale(check, step));
     printf("  seen:    %s%s%s\n", entry->seen, entry->seen[0] ? "; " : "", entry->reason);
     printf("  allowed: only that %s; docs/semantics.md#%s\n", entry->rule->title, entry->group->anchor);
-    printf("  again:   %s\n", again);
+    printf("  again:   %s\n", again ? again : "(no memory)");
+    free(again);
     print_log(check, entry);
 }
 
@@ -131,7 +112,7 @@ void check_print_step(const struct check *check, const struct check_step *step)
 void check_print_end(const struct check *check)
 {
     struct check_sums all = check_sum(check, -1);
-    char levels[64] = "";
+    char levels[64] = "", left[40] = "";
 
     printf("\nlevel            passed  failed  known    n/a  not run\n");
     for (int level = 0; level < LEVELS; level++) {
@@ -143,10 +124,12 @@ void check_print_end(const struct check *check)
             continue;
         printf("L%d %-12s %7d %7d %6d %6d %8d\n", level, check_level_names[level], n[OUTCOME_PASS], n[OUTCOME_FAIL],
                n[OUTCOME_EXPECTED], n[OUTCOME_NOT_APPLICABLE], n[OUTCOME_NOT_RUN]);
-        if (!n[OUTCOME_FAIL])
+        if (!n[OUTCOME_FAIL] && n[OUTCOME_PASS] + n[OUTCOME_EXPECTED])
             snprintf(levels + strlen(levels), sizeof(levels) - strlen(levels), " L%d", level);
     }
-    printf("%s: %s keeps%s, by ferry-check %s in %.0f s\n", all.outcomes[OUTCOME_FAIL] ? "FAIL" : "PASS",
+    if (all.outcomes[OUTCOME_NOT_RUN])
+        snprintf(left, sizeof(left), "; %d not run", all.outcomes[OUTCOME_NOT_RUN]);
+    printf("%s: %s keeps%s, by ferry-check %s in %.0f s%s\n", all.outcomes[OUTCOME_FAIL] ? "FAIL" : "PASS",
            member(json_object_get(check->claims, "plugin"), "name"), levels[0] ? levels : " none of these levels",
-           FERRY_VERSION_STRING, check->seconds);
+           FERRY_VERSION_STRING, check->seconds, left);
 }

@@ -17,6 +17,8 @@ struct scene {
     struct random_memory memory[2][RANDOM_PES];
     _Atomic int rounds, over, late;
     _Atomic(ferry_job_t *) job; /* of PE 0 */
+    _Atomic bool heard;
+    char error[200]; /* the first that was logged */
 };
 
 static void next_program(struct scene *scene, int k)
@@ -141,9 +143,36 @@ static void *watch(void *arg)
     return NULL;
 }
 
+/* Nobody reads the log of a program that is right; of one that fails, its first error (level 0). Any thread of the
+ * job. */
 static void muted(void *arg, int level, const char *line)
 {
-    (void)arg, (void)level, (void)line;
+    struct scene *scene = arg;
+
+    if (level == 0 && !atomic_exchange(&scene->heard, true))
+        snprintf(scene->error, sizeof scene->error, "%s", line);
+}
+
+/* The job failed; where no program was judged wrong before, it is its start or its end. */
+static void blame(struct random_batch *batch, const struct run *run)
+{
+    const struct scene *scene = run->arg;
+    bool judged = batch->failed;
+
+    batch->failed = true;
+    for (int i = 0; !judged && i < run->n; i++) {
+        if (run->init_status[i] != FERRY_OK)
+            snprintf(batch->why, sizeof batch->why, "pe %d: init gave %s: %s", i,
+                     ferry_status_string(run->init_status[i]), run->init_error[i].message);
+        else if (run->final_status[i] != FERRY_OK)
+            snprintf(batch->why, sizeof batch->why, "pe %d: finalize gave %s: %s", i,
+                     ferry_status_string(run->final_status[i]), scene->error);
+        else
+            continue;
+        return;
+    }
+    if (!judged)
+        snprintf(batch->why, sizeof batch->why, "%s", run->seen[0] ? run->seen : "a thread could not be made");
 }
 
 void random_batch_run(struct random_batch *batch)
@@ -158,13 +187,14 @@ void random_batch_run(struct random_batch *batch)
     snprintf(seed, sizeof seed, "FERRY_CHAOS_SEED=%" PRIu64, batch->first % 100000 + 1);
     batch->failed = true;
     batch->seed = batch->first;
-    snprintf(batch->why, sizeof batch->why, "the job did not start or end");
+    snprintf(batch->why, sizeof batch->why, "no memory or no thread for it");
     if (!scene)
         return;
     scene->batch = batch;
     if (pthread_create(&watchdog, NULL, watch, scene) == 0) {
         batch->failed = false;
-        batch->failed |= pes_run(&run) != 0;
+        if (pes_run(&run) != 0)
+            blame(batch, &run);
         atomic_store(&scene->rounds, -1);
         pthread_join(watchdog, NULL);
     }

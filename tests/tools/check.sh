@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # ferry-check as a user runs it: results in all three forms, a failure that says how to play it again, messages.
-# usage: check.sh FERRY-CHECK BROKEN.so FERRY-RUN
+# usage: check.sh FERRY-CHECK BROKEN.so FERRY-RUN FOLDER-OF-TESTS-IN-THE-BUILD
 set -u
-check=$1 broken=$2 run=$3
+check=$1 broken=$2 run=$3 tests=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bad=0
@@ -34,6 +34,8 @@ assert [(x["level"], x.get("seed")) for x in r] == [("L2", None), ("L2", None), 
 assert all(x["status"] == "pass" and x["reference"] == "docs/semantics.md#atomics" for x in r), r
 assert b["plugin"]["name"] == "loopback" and b["capabilities"]["get"] == "yes" and b["seeds"] == [1, 2]
 assert b["sha256"] == hashlib.sha256(open(b["plugin"]["path"], "rb").read()).hexdigest()
+assert b["devices"] and all(x["what"] and x["state"] == "ok" and x["found"] for x in b["devices"]), b["devices"]
+assert b["environment"] == {} and all(x["percent"] == {"L2": 5, "L4": 2}[x["level"]] for x in r)
 assert b["host"]["kernel"] and b["kit"]["version"] and b["all"]["pass"] == 4 and b["levels"]["L4"]["pass"] == 2
 cases = tree.parse(sys.argv[2]).getroot().findall("testsuite/testcase")
 assert [c.get("classname") for c in cases] == ["L2.kinds"] * 2 + ["L4.kinds"] * 2, cases
@@ -49,7 +51,15 @@ again=$(sed -n 's/^  again:   ferry-check //p' "$work/out" | head -n 1)
 [ "$again" = "loopback --rule R26.1 --level L2 --pes 4" ] || complain "it is to be played again by: $again"
 # shellcheck disable=SC2086
 expect 1 '^FAIL R26.1' $again
-FERRY_BOUNCE_SIZE=64K expect 1 "again:   FERRY_BOUNCE_SIZE='64K' ferry-check" --rule R26.1 --level L2
+FERRY_BOUNCE_SIZE=64K UCX_LOG_FILE="it's" FERRY_ID=secret TEST_SCALE=1 FERRY_HOOKS='' expect 1 'done: .*, 1 percent' --rule R26.1 --level L4 \
+    --seeds 1 --seed 5 --deadline 77 --channels 9 --json "$work/json" --junit "$work/xml"
+grep -q secret "$work/json" && complain "the secret of a job is in the bundle"
+PATH=$(dirname "$check"):$PATH bash -c "$(sed -n 's/^  again:   //p' "$work/out")" >"$work/again" 2>&1
+[ $? = 1 ] && grep -q '^FAIL R26.1' "$work/again" || complain "the command of the failure does not play it again"
+[ "$(grep '^  done:' "$work/out")" = "$(grep '^  done:' "$work/again")" ] || complain "played again, it says something else: $(grep '^  done:' "$work/again")"
+for text in "UCX_LOG_FILE='it'.''s' " 'FERRY_BOUNCE_SIZE=64K ' "FERRY_HOOKS='' " 'ferry-check loopback --rule R26.1 --level L4 --seed 5 --seeds 1 --pes 4 --channels 9 --deadline 77$'; do
+    grep -q "^  again:   .*$text" "$work/out" || complain "the command to play it again has no: $text"
+done
 echo '[{"rule": "R26.1", "cause": "old values are guessed"}]' >"$work/known"
 expect 0 '^KNOWN R26.1 .*: old values are guessed' --rule R26.1 --level L2 --expected "$work/known"
 unset BREAK LD_PRELOAD
@@ -68,12 +78,24 @@ expect 1 'put of 8 bytes: .* times, stored 0.0 times' --rule R60.5 --level L6 --
 FERRY_HOOKS=fault FERRY_FAULT_NTH=0 expect 1 'the option nth of fault is 0' --rule R1.1 --level L2
 FERRY_HOOKS=fault FERRY_FAULT_CALL=rma expect 1 'call 1 of rma failed, as it was asked to' --rule R1.1 --level L2
 expect 0 'R26.1 .*not run: budget: ' --rule R26.1 --level L2 --seconds 0.000001
+grep -q '^PASS: loopback keeps none of these levels, .*; 2 not run$' "$work/out" || complain "what was not run is said to be kept"
 expect 0 '^n/a .*R3.1 .*needs more PEs' --rule R3.1 --level L2 --pes 2 --verbose
 expect 1 'transport nonesuch cannot be used: ' nonesuch
 expect 1 'transport .*/no.so cannot be used: ' ./no.so
+for name in route/othermajor:'it speaks transport ABI' route/nosymbol:'it has no symbol ferry_plugin_v1' route/tiny:'is malformed' \
+    tools/crashes:'ended the process by signal 11' tools/ends:'ended with status 0'; do
+    expect 1 "transport .*/${name%%:*}.so cannot be used: .*${name#*:}" "$tests/${name%%:*}.so"
+done
+expect 1 'transport .* cannot be used: it did not answer within 1 s' "$tests/tools/hangs.so" --deadline 1
+expect 1 'transport .* cannot be used: it is not a shared object' "$0"
+expect 64 'the transport has an empty name' ''
+expect 0 '^| R9.1 | L4 ' --list --rule R9
+[ "$(wc -l <"$work/out")" = 1 ] || complain "--list --rule lists others, too"
 expect 1 'cannot write /nowhere/json' --rule R26.1 --level L2 --json /nowhere/json
 expect 1 'cannot write /nowhere/xml' --rule R26.1 --level L2 --junit /nowhere/xml
-expect 64 'no rule R99 in the levels' --rule R99
+expect 64 "no rule 'R99';" --rule R1,R99
+expect 64 "no rule 'R60' in the levels" --rule R60
+expect 64 'not a number from 0 to 1000000000000' --seed 99999999999999999999
 expect 64 'neither a level' --level L9
 expect 64 'neither a level' --level L3..L1
 expect 64 'not a number from 1 to 64' --pes 65

@@ -55,6 +55,9 @@ static int variant_probe(const struct ferry_core *core, struct ferry_probe *prob
     (void)core;
     plain_mark("probe ");
     probe->score = SCORE;
+#ifdef PROBE_DOES
+    PROBE_DOES;
+#endif
 #ifdef NO_DEVICE
     snprintf(probe->detail, sizeof(probe->detail), "%s", NO_DEVICE);
     return FERRY_ERR_DEVICE;
