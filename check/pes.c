@@ -74,6 +74,42 @@ bool pes_expect_ok(struct pe *pe, int status, const char *what, const char *file
     return false;
 }
 
+double pes_share(long busy, long cores)
+{
+    if (cores < 1 || busy <= 4 * cores)
+        return 1;
+    return busy < 40 * cores ? 4.0 * (double)cores / (double)busy : 0.1;
+}
+
+/* Threads that run or could; 0: not known. */
+static long busy_threads(void)
+{
+    FILE *file = fopen("/proc/loadavg", "re");
+    long busy = 0;
+
+    if (file && fscanf(file, "%*f %*f %*f %ld/", &busy) != 1)
+        busy = 0;
+    if (file)
+        fclose(file);
+    return busy;
+}
+
+struct pes_limit pes_limit(double seconds)
+{
+    return (struct pes_limit){seconds, pes_now()};
+}
+
+bool pes_in_time(struct pes_limit *limit)
+{
+    double now = pes_now();
+
+    if (now - limit->looked < 1 && now - limit->looked < limit->left)
+        return true;
+    limit->left -= (now - limit->looked) * pes_share(busy_threads(), sysconf(_SC_NPROCESSORS_ONLN));
+    limit->looked = now;
+    return limit->left > 0;
+}
+
 struct start {
     struct run *run;
     int rank;

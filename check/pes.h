@@ -59,6 +59,16 @@ const char *pes_transport(void);
 /* How much a test should do: TEST_SCALE percent of `full`, at least 1 (sanitizers set less). */
 unsigned long pes_scaled(unsigned long full);
 double pes_now(void); /* seconds, monotonic */
+/* How much a second counts. Three threads that wait for each core are no reason to be slow; a tenth is the least, or what
+ * stands still would never be told. */
+double pes_share(long busy, long cores);
+/* A time limit for what may stand still: so many seconds, counted like this. Looked at now and then; false: it is over.
+ * One thread. */
+struct pes_limit {
+    double left, looked;
+};
+struct pes_limit pes_limit(double seconds);
+bool pes_in_time(struct pes_limit *limit);
 /* Open descriptors, mappings and threads of this process. */
 struct pes_usage {
     int fds, maps, threads;

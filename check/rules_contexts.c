@@ -30,10 +30,10 @@ static struct pes_usage usage(const struct pe *pe)
 /* A transport hears of a connection that a peer has closed when it looks: it has some time to. */
 static struct pes_usage settled(struct pe *pe, const struct pes_usage *before)
 {
-    double end = pes_now() + 30.0;
+    struct pes_limit limit = pes_limit(10);
     struct pes_usage now = usage(pe);
 
-    while ((now.fds > before->fds || now.threads > before->threads) && pes_now() < end) {
+    while ((now.fds > before->fds || now.threads > before->threads) && pes_in_time(&limit)) {
         sched_yield();
         now = usage(pe);
     }
@@ -181,7 +181,9 @@ struct relay {
 
 static void reach(struct pe *pe, const _Atomic uint64_t *word, uint64_t value)
 {
-    for (double end = pes_now() + 60; atomic_load(word) < value && pes_now() < end;)
+    struct pes_limit limit = pes_limit(60);
+
+    while (atomic_load(word) < value && pes_in_time(&limit))
         sched_yield();
     EXPECT(pe, atomic_load(word) >= value);
 }

@@ -270,7 +270,9 @@ static void fence_orders_put(struct pe *pe)
             EXPECT_OK(pe, ferry_put(pe->ctx, flag, &byte, 1, 1));
             EXPECT_OK(pe, ferry_wait_until(pe->job, back, FERRY_CMP_GE, i));
         } else if (pe->rank == 1) {
-            for (double end = pes_now() + 60; __atomic_load_n(flag, __ATOMIC_ACQUIRE) != (uint8_t)i && pes_now() < end;)
+            struct pes_limit limit = pes_limit(60);
+
+            while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != (uint8_t)i && pes_in_time(&limit))
                 sched_yield();
             EXPECT(pe, ferry_test(pe->job, sum, FERRY_CMP_EQ, 3 * i) == 1);
             EXPECT(pe, amo_own(pe, narrow, 4) == (uint32_t)i);

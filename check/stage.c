@@ -103,7 +103,7 @@ static void child(struct runner *runner, int pes)
 /* Waits for the child; after the deadline it is killed with all that it started. */
 int fy_stage_end_of(pid_t pid, double deadline, bool *late)
 {
-    double end = pes_now() + deadline;
+    struct pes_limit limit = pes_limit(deadline);
     sigset_t chld;
     int status = 0;
 
@@ -111,10 +111,9 @@ int fy_stage_end_of(pid_t pid, double deadline, bool *late)
     sigaddset(&chld, SIGCHLD);
     *late = false;
     while (waitpid(pid, &status, WNOHANG) == 0) {
-        double left = end - pes_now();
-        struct timespec rest = {.tv_sec = left > 1 ? 1 : 0, .tv_nsec = left > 0 && left < 1 ? (long)(left * 1e9) : 0};
+        struct timespec rest = {.tv_sec = limit.left > 1 ? 1 : 0, .tv_nsec = limit.left > 1 ? 0 : 100000000};
 
-        if (left <= 0) {
+        if (!pes_in_time(&limit)) {
             *late = true;
             kill(-pid, SIGKILL);
             kill(pid, SIGKILL);
@@ -144,7 +143,7 @@ static enum outcome judge(const struct runner *runner, struct entry *entry, int 
     struct stage *stage = runner->stage;
 
     if (late)
-        return failed(entry, "still running after %.0f s", deadline_of(runner, entry));
+        return failed(entry, "still running after %.0f s", entry->seconds);
     if (WIFSIGNALED(status))
         return failed(entry, "killed by signal %.0f", WTERMSIG(status));
     if (WEXITSTATUS(status))
@@ -216,6 +215,7 @@ static int pes_of(const struct runner *runner, const struct rule *rule)
 
 static enum outcome play(struct runner *runner, struct entry *entry)
 {
+    double start = pes_now();
     bool late;
     pid_t pid;
     int status;
@@ -230,6 +230,7 @@ static enum outcome play(struct runner *runner, struct entry *entry)
     if (pid == 0)
         child(runner, pes_of(runner, entry->rule));
     status = fy_stage_end_of(pid, deadline_of(runner, entry), &late);
+    entry->seconds = pes_now() - start;
     return judge(runner, entry, status, late);
 }
 

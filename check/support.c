@@ -70,7 +70,9 @@ bool rule_meet(struct pe *pe, int index, uint64_t value)
 {
     _Atomic uint64_t *word = &rule_stage(pe)->words[index];
 
-    for (double end = pes_now() + 60; atomic_load(word) < value && pes_now() < end;)
+    struct pes_limit limit = pes_limit(60);
+
+    while (atomic_load(word) < value && pes_in_time(&limit))
         sched_yield();
     return EXPECT(pe, atomic_load(word) >= value);
 }

@@ -127,15 +127,15 @@ static void *watch(void *arg)
 {
     struct scene *scene = arg;
     struct timespec rest = {.tv_nsec = 10000000};
-    double since = pes_now();
+    struct pes_limit limit = pes_limit(STANDSTILL);
     int rounds = 0;
 
     while (atomic_load(&scene->rounds) >= 0) {
         ferry_job_t *job = atomic_load(&scene->job);
         if (!job || atomic_load(&scene->rounds) != rounds) {
             rounds = atomic_load(&scene->rounds);
-            since = pes_now();
-        } else if (pes_now() - since > STANDSTILL && !atomic_exchange(&scene->late, 1)) {
+            limit = pes_limit(STANDSTILL);
+        } else if (!pes_in_time(&limit) && !atomic_exchange(&scene->late, 1)) {
             ferry_abort(job, 1);
         }
         nanosleep(&rest, NULL);
