@@ -7,29 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static void describe(struct ferry_error *e, int64_t peer, int status, int64_t library, const char *hint)
-{
-    memset(e, 0, sizeof *e);
-    e->size = sizeof *e;
-    e->status = status;
-    e->peer = (int32_t)peer;
-    e->channel = -1;
-    e->operation = -1;
-    e->library_status = library;
-    snprintf(e->hint, sizeof e->hint, "%s", hint);
-}
-
 int fy_ib_fail(struct ferry_transport *t, int64_t peer, int status, int error, const char *hint, const char *format,
                ...)
 {
     va_list args;
 
-    pthread_mutex_lock(&t->lock);
-    describe(&t->failure, peer, status, error, hint);
     va_start(args, format);
-    vsnprintf(t->failure.message, sizeof t->failure.message, format, args);
+    fy_plugin_fail(&t->lock, &t->failure, peer, status, error, hint, format, args);
     va_end(args);
-    pthread_mutex_unlock(&t->lock);
     return status;
 }
 
@@ -44,7 +29,6 @@ static struct fy_ib_qp *find(struct ferry_transport *t, uint32_t channel, uint32
 
 int fy_ib_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_error *record)
 {
-    uint32_t size = record->size;
     struct ferry_error e;
     struct fy_ib_qp *q;
 
@@ -52,11 +36,7 @@ int fy_ib_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer
     q = find(t, channel, peer);
     e = q && q->error.status ? q->error : t->failure;
     pthread_mutex_unlock(&t->lock);
-    if (peer != FERRY_PEER_ALL && e.peer >= 0 && (uint32_t)e.peer != peer)
-        describe(&e, peer, FERRY_OK, 0, "");
-    memcpy(record, &e, size < sizeof e ? size : sizeof e);
-    record->size = size;
-    return FERRY_OK;
+    return fy_plugin_give(record, e, peer);
 }
 
 /* Readers of what the channel's thread writes plainly: a moment late is good enough. */
@@ -170,7 +150,7 @@ void fy_ib_completion_error(struct ferry_transport *t, struct fy_ib_qp *q, const
         return;
     if (__atomic_load_n(&q->rail->down, __ATOMIC_ACQUIRE))
         hint = "the port of this PE is down: check cable and interface";
-    describe(&e, q->peer, m->status, (int64_t)wc->status, hint);
+    fy_plugin_record(&e, q->peer, m->status, (int64_t)wc->status, hint);
     fill(t, q, &e);
     e.operation = kind == FY_IB_FLUSH ? -1 : (int32_t)kind;
     e.vendor = wc->vendor_err;
@@ -184,7 +164,7 @@ void fy_ib_completion_error(struct ferry_transport *t, struct fy_ib_qp *q, const
 static void fill_lost(struct ferry_transport *t, struct fy_ib_qp *q, struct ferry_error *e, int status, int64_t library,
                       const char *what, const char *hint)
 {
-    describe(e, q->peer, status, library, hint);
+    fy_plugin_record(e, q->peer, status, library, hint);
     fill(t, q, e);
     snprintf(e->message, sizeof e->message, "%s: channel %u to pe %u, queue pair 0x%x: %s%s%s", e->device, q->channel,
              q->peer, q->qp->qp_num, what, library ? ": " : "", library ? strerror((int)library) : "");

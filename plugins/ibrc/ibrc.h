@@ -4,7 +4,7 @@
 #ifndef FY_IBRC_IBRC_H
 #define FY_IBRC_IBRC_H
 
-#include <ferry/transport.h>
+#include "../common/common.h"
 #include <infiniband/verbs.h>
 
 #include <pthread.h>

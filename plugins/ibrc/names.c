@@ -187,37 +187,13 @@ int fy_ib_map_next(const char **at, const char *end, char *name, unsigned *port)
 
 /* ------------------------------------------------------------------ the nearest name */
 
-/* Letters to change, to add or to take away. */
-static unsigned edits(const char *a, const char *b)
-{
-    unsigned row[IBV_SYSFS_NAME_MAX + 1];
-    unsigned n = (unsigned)strnlen(b, IBV_SYSFS_NAME_MAX);
-
-    for (unsigned j = 0; j <= n; j++)
-        row[j] = j;
-    for (unsigned i = 1; *a; a++, i++) {
-        unsigned corner = row[0];
-        row[0] = i;
-        for (unsigned j = 1; j <= n; j++) {
-            unsigned least = corner + (*a != b[j - 1]);
-            corner = row[j];
-            if (row[j] + 1 < least)
-                least = row[j] + 1;
-            if (row[j - 1] + 1 < least)
-                least = row[j - 1] + 1;
-            row[j] = least;
-        }
-    }
-    return row[n];
-}
-
 void fy_ib_suggest(const struct fy_ib_scan *s, const char *name, char *out, size_t size)
 {
     unsigned length = (unsigned)strlen(name), near = length / 3 > 2 ? length / 3 : 2;
     const char *best = NULL;
 
     for (uint32_t i = 0; i < s->n; i++) {
-        unsigned far = edits(name, s->ports[i].name);
+        unsigned far = fy_plugin_edits(name, s->ports[i].name);
         if (far <= near && far < length) {
             best = s->ports[i].name;
             near = far ? far - 1 : 0;

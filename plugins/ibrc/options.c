@@ -110,35 +110,10 @@ const struct ferry_option fy_ib_option_rows[] = {
     {.name = NULL},
 };
 
-struct bound {
-    const char *name;
-    int least, most;
-    int *value;
-};
-
-static int read_bounds(const struct ferry_core *core, const struct bound *b, char *why, size_t why_size)
-{
-    for (; b->name; b++) {
-        struct ferry_value v;
-        int rc = core->option(core, b->name, &v);
-        if (rc)
-            return rc;
-        if (v.number < b->least || v.number > b->most) {
-            snprintf(why, why_size, "FERRY_IBRC_%s=%lld is not between %d and %d", b->name, (long long)v.number,
-                     b->least, b->most);
-            for (char *s = why + 11; *s && *s != '='; s++)
-                *s = (char)(*s >= 'a' && *s <= 'z' ? *s - 'a' + 'A' : *s);
-            return FERRY_ERR_CONFIG;
-        }
-        *b->value = (int)v.number;
-    }
-    return FERRY_OK;
-}
-
 int fy_ib_options(const struct ferry_core *core, struct fy_ib_options *o, char *why, size_t why_size)
 {
     int depth = 0, inline_size = 0;
-    const struct bound bounds[] = {
+    const struct fy_plugin_bound bounds[] = {
         {"rails", 0, FY_IB_RAILS, &o->rails},
         {"spread", 0, 2, &o->spread},
         {"gid_index", -1, 255, &o->gid_index},
@@ -161,7 +136,7 @@ int fy_ib_options(const struct ferry_core *core, struct fy_ib_options *o, char *
         {NULL, 0, 0, NULL},
     };
     struct ferry_value v;
-    int rc = read_bounds(core, bounds, why, why_size);
+    int rc = fy_plugin_bounds(core, "FERRY_IBRC_", bounds, why, why_size);
 
     if (rc)
         return rc;

@@ -9,29 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void describe(struct ferry_error *e, int64_t peer, int status, int64_t library, const char *hint)
-{
-    memset(e, 0, sizeof *e);
-    e->size = sizeof *e;
-    e->status = status;
-    e->peer = (int32_t)peer;
-    e->channel = -1;
-    e->operation = -1;
-    e->library_status = library;
-    snprintf(e->hint, sizeof e->hint, "%s", hint);
-}
-
 int fy_lf_fail(struct ferry_transport *t, int64_t peer, int status, int error, const char *hint, const char *format,
                ...)
 {
     va_list args;
 
-    pthread_mutex_lock(&t->lock);
-    describe(&t->failure, peer, status, error, hint);
     va_start(args, format);
-    vsnprintf(t->failure.message, sizeof t->failure.message, format, args);
+    fy_plugin_fail(&t->lock, &t->failure, peer, status, error, hint, format, args);
     va_end(args);
-    pthread_mutex_unlock(&t->lock);
     return status;
 }
 
@@ -46,7 +31,6 @@ static struct fy_lf_peer *find(struct ferry_transport *t, uint32_t channel, uint
 
 int fy_lf_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_error *record)
 {
-    uint32_t size = record->size;
     struct ferry_error e;
     struct fy_lf_peer *p;
 
@@ -54,11 +38,7 @@ int fy_lf_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer
     p = find(t, channel, peer);
     e = p && p->error.status ? p->error : t->failure;
     pthread_mutex_unlock(&t->lock);
-    if (peer != FERRY_PEER_ALL && e.peer >= 0 && (uint32_t)e.peer != peer)
-        describe(&e, peer, FERRY_OK, 0, "");
-    memcpy(record, &e, size < sizeof e ? size : sizeof e);
-    record->size = size;
-    return FERRY_OK;
+    return fy_plugin_give(record, e, peer);
 }
 
 /* Readers of what the channel's thread writes plainly: a moment late is good enough. */
@@ -141,7 +121,7 @@ static void keep(struct fy_lf_peer *p, const struct ferry_error *e)
 
 static void fill(struct fy_lf_peer *p, struct ferry_error *e, int status, int error, const char *hint)
 {
-    describe(e, p->pe, status, error, hint);
+    fy_plugin_record(e, p->pe, status, error, hint);
     e->channel = (int32_t)p->channel->id;
     snprintf(e->device, sizeof e->device, "%.48s", p->channel->t->name);
 }

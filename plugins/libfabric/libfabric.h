@@ -4,7 +4,7 @@
 #ifndef FY_LIBFABRIC_LIBFABRIC_H
 #define FY_LIBFABRIC_LIBFABRIC_H
 
-#include <ferry/transport.h>
+#include "../common/common.h"
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_domain.h>

@@ -6,32 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LONGEST 63u
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Letters to change, add or leave out (Levenshtein). */
-static size_t distance(const char *a, const char *b)
-{
-    size_t n = least(strlen(a), LONGEST), m = least(strlen(b), LONGEST), row[LONGEST + 1];
-
-    for (size_t j = 0; j <= m; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t corner = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t above = row[j], swap = corner + (a[i - 1] != b[j - 1]);
-            row[j] = least(swap, least(above, row[j - 1]) + 1);
-            corner = above;
-        }
-    }
-    return row[m];
-}
-
 int fy_lf_names_has(const struct fy_lf_names *names, const char *name, size_t length)
 {
     for (const char *at = names->text; (at = strstr(at, name)); at++) {
@@ -50,10 +24,10 @@ void fy_lf_names_add(struct fy_lf_names *names, const char *name)
         return;
     if (used + strlen(name) + 3 < sizeof names->text)
         snprintf(names->text + used, sizeof names->text - used, "%s%s", used ? ", " : "", name);
-    d = distance(names->wanted, name);
+    d = fy_plugin_edits(names->wanted, name);
     if (!*names->nearest || d < names->distance) {
         names->distance = d;
-        snprintf(names->nearest, sizeof names->nearest, "%.*s", (int)LONGEST, name);
+        snprintf(names->nearest, sizeof names->nearest, "%.*s", (int)FY_PLUGIN_NAME, name);
     }
 }
 

@@ -52,31 +52,6 @@ const struct ferry_option fy_lf_option_rows[] = {
     {.name = NULL},
 };
 
-struct bound {
-    const char *name;
-    int least, most;
-    int *value;
-};
-
-static int read_bounds(const struct ferry_core *core, const struct bound *b, char *why, size_t why_size)
-{
-    for (; b->name; b++) {
-        struct ferry_value v;
-        int rc = core->option(core, b->name, &v);
-        if (rc)
-            return rc;
-        if (v.number < b->least || v.number > b->most) {
-            snprintf(why, why_size, "FERRY_LIBFABRIC_%s=%lld is not between %d and %d", b->name, (long long)v.number,
-                     b->least, b->most);
-            for (char *s = why + 16; *s && *s != '='; s++)
-                *s = (char)(*s >= 'a' && *s <= 'z' ? *s - 'a' + 'A' : *s);
-            return FERRY_ERR_CONFIG;
-        }
-        *b->value = (int)v.number;
-    }
-    return FERRY_OK;
-}
-
 static const char *text_of(const struct ferry_core *core, const char *name)
 {
     struct ferry_value v;
@@ -86,7 +61,7 @@ static const char *text_of(const struct ferry_core *core, const char *name)
 
 int fy_lf_options(const struct ferry_core *core, struct fy_lf_options *o, char *why, size_t why_size)
 {
-    const struct bound bounds[] = {
+    const struct fy_plugin_bound bounds[] = {
         {"mr_virt_addr", 0, 2, &o->virt},          {"quiet", 0, 3, &o->quiet},
         {"order", 0, 1, &o->unordered},            {"inject_size", -1, 65536, &o->inject},
         {"queue_depth", 16, 32768, &o->depth},     {"use_refused", 0, 1, &o->refused},
@@ -96,5 +71,5 @@ int fy_lf_options(const struct ferry_core *core, struct fy_lf_options *o, char *
     o->provider = text_of(core, "provider");
     o->domain = text_of(core, "domain");
     o->interface = text_of(core, "interface");
-    return read_bounds(core, bounds, why, why_size);
+    return fy_plugin_bounds(core, "FERRY_LIBFABRIC_", bounds, why, why_size);
 }

@@ -32,46 +32,26 @@ static const struct ferry_option options[] = {
     {.name = NULL},
 };
 
-static void describe(struct ferry_error *e, int64_t peer, int status, int error, const char *hint)
-{
-    memset(e, 0, sizeof *e);
-    e->size = sizeof *e;
-    e->status = status;
-    e->peer = (int32_t)peer;
-    e->channel = -1;
-    e->operation = -1;
-    e->library_status = error;
-    snprintf(e->hint, sizeof e->hint, "%s", hint);
-}
-
 int fy_lb_fail(struct ferry_transport *t, int64_t peer, int status, int error, const char *hint, const char *format,
                ...)
 {
     va_list args;
 
-    pthread_mutex_lock(&t->lock);
-    describe(&t->failure, peer, status, error, hint);
     va_start(args, format);
-    vsnprintf(t->failure.message, sizeof t->failure.message, format, args);
+    fy_plugin_fail(&t->lock, &t->failure, peer, status, error, hint, format, args);
     va_end(args);
-    pthread_mutex_unlock(&t->lock);
     return status;
 }
 
 static int query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_error *record)
 {
     struct ferry_error e;
-    uint32_t size = record->size;
 
     (void)channel;
     pthread_mutex_lock(&t->lock);
     e = t->failure;
     pthread_mutex_unlock(&t->lock);
-    if (peer != FERRY_PEER_ALL && e.peer >= 0 && (uint32_t)e.peer != peer)
-        describe(&e, peer, FERRY_OK, 0, "");
-    memcpy(record, &e, size < sizeof e ? size : sizeof e);
-    record->size = size;
-    return FERRY_OK;
+    return fy_plugin_give(record, e, peer);
 }
 
 void fy_lb_plain_caps(struct ferry_caps *caps)
@@ -165,7 +145,7 @@ static int open_transport(const struct ferry_core *core, const struct ferry_open
     int status;
 
     if (!t) {
-        describe(&record, -1, FERRY_ERR_NOMEM, ENOMEM, "");
+        fy_plugin_record(&record, -1, FERRY_ERR_NOMEM, ENOMEM, "");
         snprintf(record.message, sizeof record.message, "no memory for a loopback instance");
         core->error(core, &record);
         return FERRY_ERR_NOMEM;

@@ -4,6 +4,7 @@
 #ifndef FY_LOOPBACK_LOOPBACK_H
 #define FY_LOOPBACK_LOOPBACK_H
 
+#include "../common/common.h"
 #include "wire.h"
 
 #include <pthread.h>

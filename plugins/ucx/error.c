@@ -7,29 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static void describe(struct ferry_error *e, int64_t peer, int status, ucs_status_t ucs, const char *hint)
-{
-    memset(e, 0, sizeof *e);
-    e->size = sizeof *e;
-    e->status = status;
-    e->peer = (int32_t)peer;
-    e->channel = -1;
-    e->operation = -1;
-    e->library_status = ucs;
-    snprintf(e->hint, sizeof e->hint, "%s", hint);
-}
-
 int fy_ux_fail(struct ferry_transport *t, int64_t peer, int status, ucs_status_t ucs, const char *hint, const char *format,
                ...)
 {
     va_list args;
 
-    pthread_mutex_lock(&t->lock);
-    describe(&t->failure, peer, status, ucs, hint);
     va_start(args, format);
-    vsnprintf(t->failure.message, sizeof t->failure.message, format, args);
+    fy_plugin_fail(&t->lock, &t->failure, peer, status, ucs, hint, format, args);
     va_end(args);
-    pthread_mutex_unlock(&t->lock);
     return status;
 }
 
@@ -89,7 +74,7 @@ static int of_peer(const struct fy_ux_channel *c, uint32_t pe, struct ferry_erro
 
     if (!status)
         return 0;
-    describe(e, pe, status, ucs, ucs ? advice(ucs) : "");
+    fy_plugin_record(e, pe, status, ucs, ucs ? advice(ucs) : "");
     e->channel = (int32_t)c->id;
     snprintf(e->message, sizeof e->message, "ucx: channel %u to pe %u: %s%s", c->id, pe,
              ucs ? ucs_status_string(ucs) : "the peer is gone", ucs ? " (UCX)" : "");
@@ -99,7 +84,6 @@ static int of_peer(const struct fy_ux_channel *c, uint32_t pe, struct ferry_erro
 int fy_ux_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer, struct ferry_error *record)
 {
     const struct fy_ux_channel *c;
-    uint32_t size = record->size;
     struct ferry_error e;
     int found = 0;
 
@@ -109,15 +93,10 @@ int fy_ux_query_error(struct ferry_transport *t, uint32_t channel, uint32_t peer
         found = of_peer(c, peer, &e);
     else if (c && peer == FERRY_PEER_ALL && __atomic_load_n(&c->status, __ATOMIC_ACQUIRE))
         found = of_peer(c, __atomic_load_n(&c->failed, __ATOMIC_RELAXED), &e);
-    if (!found) {
+    if (!found)
         e = t->failure;
-        if (peer != FERRY_PEER_ALL && e.peer >= 0 && (uint32_t)e.peer != peer)
-            describe(&e, peer, FERRY_OK, UCS_OK, "");
-    }
     pthread_mutex_unlock(&t->lock);
-    memcpy(record, &e, size < sizeof e ? size : sizeof e);
-    record->size = size;
-    return FERRY_OK;
+    return fy_plugin_give(record, e, peer);
 }
 
 /* Readers of what the channel's thread writes plainly: a moment late is good enough. */

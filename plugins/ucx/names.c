@@ -19,29 +19,6 @@ int fy_ux_listed(const char *list, const char *name, size_t length)
     return 0;
 }
 
-/* Letters to change, to add or to take away. */
-static unsigned edits(const char *a, const char *b)
-{
-    unsigned row[NAME + 1], n = (unsigned)strnlen(b, NAME);
-
-    for (unsigned j = 0; j <= n; j++)
-        row[j] = j;
-    for (unsigned i = 1; *a; a++, i++) {
-        unsigned corner = row[0];
-        row[0] = i;
-        for (unsigned j = 1; j <= n; j++) {
-            unsigned least = corner + (*a != b[j - 1]);
-            corner = row[j];
-            if (row[j] + 1 < least)
-                least = row[j] + 1;
-            if (row[j - 1] + 1 < least)
-                least = row[j - 1] + 1;
-            row[j] = least;
-        }
-    }
-    return row[n];
-}
-
 /* The next name of "cma, mm" or "'eth0'(tcp), 'lo'(tcp)". 0: the list is over. */
 static int next_name(const char **at, char *name)
 {
@@ -70,7 +47,7 @@ int fy_ux_meant(const char *message, char *meant, size_t size)
     wrong++;
     snprintf(asked, sizeof asked, "%.*s", (int)strcspn(wrong, "'"), wrong);
     while (next_name(&list, name)) {
-        n = edits(asked, name);
+        n = fy_plugin_edits(asked, name);
         if (n >= least || n >= strlen(asked))
             continue;
         least = n;

@@ -4,7 +4,7 @@
 #ifndef FY_UCX_UCX_H
 #define FY_UCX_UCX_H
 
-#include <ferry/transport.h>
+#include "../common/common.h"
 #include <ucp/api/ucp.h>
 
 #include <pthread.h>
