@@ -4,6 +4,7 @@
 #include "programs/random_shrink.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define BATCH 32 /* programs of one job; random_pes_of depends on it */
 
@@ -15,11 +16,12 @@ static void report(struct pe *pe, const struct random_batch *batch)
     if (!batch->n) /* not one was made: the job did not start */
         return;
     random_shrink(&shrunk);
-    if (shrunk.failed)
-        random_print_c(&shrunk, stderr);
-    else
-        fprintf(stderr, "program %llu was right %d times when it was played again\n", (unsigned long long)batch->seed,
-                shrunk.times);
+    if (!shrunk.failed) {
+        snprintf(shrunk.why, sizeof(shrunk.why), "%.*s (right %d times when played again, so this is all of it)", 300,
+                 batch->why, shrunk.times);
+        memset(shrunk.off, 0, sizeof(shrunk.off));
+    }
+    random_print_c(&shrunk, stderr);
 }
 
 static void programs(struct pe *pe)

@@ -14,7 +14,7 @@ static const char head[] =
     "#include <ferry/ferry.h>\n#include <inttypes.h>\n#include <stdio.h>\n#include <string.h>\n\n"
     "static struct memory {\n    uint64_t sync[%d], sum[%d], any[%d];\n    uint32_t sum32[%d], any32[%d];\n"
     "    uint8_t data[%u];\n} *m;\nstatic uint8_t b[%d][%u];\nstatic uint64_t old[%d];\nstatic uint32_t old32[%d];\nstatic size_t got[%d];\n\n"
-    "static uint8_t *fill(int op, size_t n)\n{\n    for (size_t i = 0; i < n; i++)\n"
+    "static inline uint8_t *fill(int op, size_t n)\n{\n    for (size_t i = 0; i < n; i++)\n"
     "        b[op][i] = (uint8_t)(op * 41 + 1 + (int)(i %% 7));\n    return b[op];\n}\n\n"
     "static void ops(ferry_job_t *job, ferry_ctx_t **ctx)\n{\n    switch (ferry_my_pe(job)) {\n";
 
@@ -24,7 +24,7 @@ static const char tail[] =
     "    if (ferry_init(NULL, &job) != FERRY_OK || !(m = ferry_calloc(job, 1, sizeof *m)))\n        return 1;\n"
     "    ctx[0] = ferry_ctx_default(job);\n    for (int i = 1; i < %d; i++)\n        ferry_ctx_create(job, 0, &ctx[i]);\n"
     "    for (int round = 0; round < 400; round++) {\n        ferry_barrier(job);\n        memset(m, 0, sizeof *m);\n"
-    "        memset(old, 0, sizeof old);\n        memset(old32, 0, sizeof old32);\n        memset(b, 0, sizeof b);\n"
+    "        memset(old, 0, sizeof old);\n        memset(old32, 0, sizeof old32);\n        memset(b, 0xee, sizeof b);\n"
     "        ferry_barrier(job);\n        ops(job, ctx);\n        for (int i = 0; i < %d; i++)\n            ferry_quiet(ctx[i]);\n"
     "        ferry_barrier(job);\n        after = 14695981039346656037u;\n"
     "        for (size_t i = 0; i < sizeof *m; i++)\n            after = (after ^ ((uint8_t *)m)[i]) * 1099511628211u;\n"
@@ -34,6 +34,9 @@ static const char tail[] =
     "        if (after == before)\n            continue;\n        before = after;\n"
     "        for (int i = 0; i < %d; i++)\n            if (old[i] || old32[i])\n"
     "                printf(\"pe %%d round %%d: operation %%d fetched %%\" PRIx64 \"\\n\", ferry_my_pe(job), round, i, old[i] | old32[i]);\n"
+    "        for (int i = 0; i < %d; i++)\n            if (got[i])\n"
+    "                printf(\"pe %%d round %%d: operation %%d read %%zu bytes, first %%02x, last %%02x\\n\", ferry_my_pe(job), round, i, got[i],\n"
+    "                       b[i][0], b[i][got[i] - 1]);\n"
     "        for (int i = 0; i < %d; i++)\n            if (m->sync[i])\n"
     "                printf(\"pe %%d round %%d: sync[%%d] is %%\" PRIx64 \"\\n\", ferry_my_pe(job), round, i, m->sync[i]);\n"
     "        printf(\"pe %%d round %%d: memory and results %%016\" PRIx64 \"\\n\", ferry_my_pe(job), round, after);\n"
@@ -179,7 +182,8 @@ void random_print_c(const struct random_shrunk *shrunk, FILE *out)
                 print_op(p, i, out);
         fprintf(out, "        break;\n");
     }
-    fprintf(out, tail, RANDOM_CONTEXTS, RANDOM_CONTEXTS, RANDOM_CONTEXTS, RANDOM_OPS, RANDOM_OPS, WORDS_SYNC, RANDOM_CONTEXTS);
+    fprintf(out, tail, RANDOM_CONTEXTS, RANDOM_CONTEXTS, RANDOM_CONTEXTS, RANDOM_OPS, RANDOM_OPS, RANDOM_OPS, WORDS_SYNC,
+            RANDOM_CONTEXTS);
     free(p);
     free(zero);
 }

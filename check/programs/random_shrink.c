@@ -17,12 +17,12 @@ void random_shrink(struct random_shrunk *s)
 {
     struct random_batch batch;
     bool next[RANDOM_OPS];
-    double end = pes_now() + s->seconds;
+    struct pes_limit limit = pes_limit(s->seconds);
 
     memset(s->off, 0, sizeof(s->off));
     s->failed = still_fails(s, s->off, &batch);
     s->left = batch.n;
-    for (int i = batch.n - 1; s->failed && i >= 0 && (s->seconds == 0 || pes_now() < end); i--) {
+    for (int i = batch.n - 1; s->failed && i >= 0 && (s->seconds == 0 || pes_in_time(&limit)); i--) {
         int dropped = 0;
 
         for (int k = 0; k < batch.n; k++) {
