@@ -21,8 +21,9 @@ static void *service_main(void *arg)
         /* A thread that waits serves itself. On one core this one would be stopped in the middle, as a rule with the transport
          * in its hands, and the other would turn round idly until its time is up. */
         uint64_t attended = atomic_load_explicit(&job->world.attended, memory_order_relaxed);
-        if (attended != seen) {
-            bool always = attended - seen > nap / TURN_NS; /* and not in between, when others wait for this thread */
+        bool held = fy_world_served(&job->world); /* by such a thread, perhaps in one long turn: copies are made in it */
+        if (attended != seen || held) {
+            bool always = held || attended - seen > nap / TURN_NS; /* and not in between, when others wait for this thread */
             nap = !always ? NAP_FIRST_NS : nap < NAP_LAST_NS ? 2 * nap : nap;
             seen = attended;
             nanosleep(&(struct timespec){0, (long)nap}, NULL);

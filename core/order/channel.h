@@ -254,6 +254,8 @@ bool fy_world_progress(struct fy_world *world);
 bool fy_world_serve(struct fy_world *world);
 /* The same by a thread that waits, which the service thread then leaves to it. */
 void fy_wait_serve(struct fy_world *world, struct fy_backoff *backoff);
+/* Is somebody at it at this moment? */
+bool fy_world_served(struct fy_world *world);
 /* The channel of the mailbox's replies; NULL without a mailbox. */
 struct ferry_ctx *fy_mail_ctx(const struct fy_world *world);
 

@@ -95,6 +95,16 @@ bool fy_world_serve(struct fy_world *world)
     return moved;
 }
 
+bool fy_world_served(struct fy_world *world)
+{
+    if (!world->serves)
+        return false;
+    if (pthread_mutex_trylock(&world->serving) != 0)
+        return true;
+    pthread_mutex_unlock(&world->serving);
+    return false;
+}
+
 void fy_wait_serve(struct fy_world *world, struct fy_backoff *backoff)
 {
     atomic_fetch_add_explicit(&world->attended, 1, memory_order_relaxed);

@@ -113,6 +113,7 @@ static int open_service(struct ferry_transport *t)
         rc = fy_lf_queue_open(t, &t->service, 4096, FI_WAIT_NONE);
     if (!rc && counts && !fi_cntr_open(t->domain, &attr, &t->count, NULL))
         t->service.count = t->count;
+    t->alternate = t->count && t->manual;
     return rc ? rc : fy_lf_endpoint_open(&t->service, t->info, &t->service.ep, &t->service.av);
 }
 

@@ -21,6 +21,8 @@
 #define FY_LF_NAME  160 /* bytes of an endpoint's address, at most */
 #define FY_LF_MAGIC 0x4679466cu
 #define FY_LF_HEAR  40000u  /* ns between two looks at the bell: less than the nap of a thread that waits for it */
+#define FY_LF_PAUSE 1000u   /* ns between two looks at the service endpoint while peers' operations come one behind the other, */
+#define FY_LF_STREAK 2      /* which two looks at the counter in a row say */
 #define FY_LF_PUSH  200000u /* the same at a channel of which nothing is awaited, and whose operations were small */
 
 #define likely(x)   __builtin_expect(!!(x), 1)
@@ -163,7 +165,10 @@ struct ferry_transport {
     int bell;             /* readable when something comes in at the service endpoint; -1: there is none, */
     struct fid_cntr *count; /* but this counts what peers did; or NULL */
     uint64_t counted;     /* its last value; service thread, */
-    uint64_t listened;    /* and when it was read, or the bell heard */
+    uint64_t listened;    /* and when it was read, or the bell heard; */
+    uint64_t paused;      /* when the last look was while they come one behind the other; */
+    int streak, turn;     /* looks at the counter in a row that saw several; which of counter and queue is next, */
+    int alternate;        /* where either moves things along */
     uint64_t next_key;
     uint32_t amo32, amo64; /* as in struct ferry_caps */
     int peek;              /* enum fi_op that fetches a word and leaves it as it is; -1: there is none */

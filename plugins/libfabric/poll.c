@@ -197,21 +197,25 @@ static int rung(const struct ferry_transport *t)
     return t->bell >= 0 && poll(&bell, 1, 0) > 0;
 }
 
+/* How many operations of peers the counter has grown by. Two looks in a row with one operation each, or more, and again: they
+ * come one behind the other. */
 static int counted(struct ferry_transport *t)
 {
-    uint64_t count = t->count ? fi_cntr_read(t->count) : 0;
-    int moved = count != t->counted;
+    uint64_t count = fi_cntr_read(t->count), more = count - t->counted;
 
     t->counted = count;
-    return moved;
+    if (more < 2)
+        t->streak = 0;
+    else if (t->streak < FY_LF_STREAK)
+        t->streak++;
+    return more != 0;
 }
 
-/* Peers' operations, and the data that their puts carry. A local completion of sockets has FI_REMOTE_CQ_DATA, too. */
-static int serve(struct ferry_transport *t)
+/* Peers' data, which their puts carry. A local completion of sockets has FI_REMOTE_CQ_DATA, too. */
+static int take_data(struct ferry_transport *t)
 {
     struct fi_cq_data_entry entries[FY_LF_POLL];
     struct fi_cq_err_entry lost = {0};
-    int listen = due(&t->listened, FY_LF_HEAR), moved = listen && rung(t); /* before the queue is read: that silences it */
     ssize_t n = fi_cq_read(t->service.cq, entries, FY_LF_POLL);
 
     for (ssize_t i = 0; i < n; i++)
@@ -219,7 +223,26 @@ static int serve(struct ferry_transport *t)
             t->core->deliver(t->core, (uint32_t)(entries[i].data >> 32), (uint32_t)entries[i].data);
     if (n == -FI_EAVAIL) /* a peer's operation that was cut off: the peer hears of it */
         n = fi_cq_readerr(t->service.cq, &lost, 0);
-    return n > 0 || moved || (listen && counted(t)) ? FERRY_OK : FERRY_AGAIN;
+    return n > 0;
+}
+
+/* Reading the queue and reading the counter both carry out what peers ask for; where that takes a call, every other turn reads
+ * the one, every other the other. While operations come one behind the other, looks are rarer: over shm both ends
+ * take one lock, and the sender gets on between them. */
+static int serve(struct ferry_transport *t)
+{
+    int listen = due(&t->listened, FY_LF_HEAR), moved = 0;
+
+    if (unlikely(listen)) {
+        moved = rung(t); /* before the queue is read: that silences it */
+        moved |= t->count && counted(t);
+    } else if (t->alternate) {
+        if (t->streak == FY_LF_STREAK && !due(&t->paused, FY_LF_PAUSE))
+            return FERRY_OK;
+        if ((t->turn ^= 1))
+            return counted(t) ? FERRY_OK : FERRY_AGAIN;
+    }
+    return take_data(t) | moved ? FERRY_OK : FERRY_AGAIN;
 }
 
 int fy_lf_progress(struct ferry_transport *t, uint32_t channel)
