@@ -139,11 +139,25 @@ static int open_domain(struct ferry_transport *t)
     return FERRY_OK;
 }
 
+/* An endpoint is not made with longer queues than its provider has: shm of 1.17 has room for 1024 operations. */
+static void bound_depth(struct ferry_transport *t)
+{
+    size_t most = t->info->tx_attr->size;
+
+    if ((size_t)t->options.depth + 2 <= most || most < 4)
+        return;
+    t->core->log(t->core, FERRY_LOG_WARN,
+                 "FERRY_LIBFABRIC_QUEUE_DEPTH=%d is more than provider %s has room for: %zu are in flight per channel and peer",
+                 t->options.depth, t->name, most - 2);
+    t->options.depth = (int)most - 2;
+}
+
 /* Endpoints for one peer each: what comes in there are answers, at most as many as questions. */
 static int each(struct ferry_transport *t)
 {
     if (!t->provider.apart)
         return FERRY_OK;
+    bound_depth(t);
     t->each = fi_dupinfo(t->info);
     t->processes = calloc(t->n_pes, sizeof *t->processes);
     if (!t->each || !t->processes)

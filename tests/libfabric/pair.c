@@ -43,10 +43,10 @@ static void stub_log(const struct ferry_core *core, int level, const char *forma
     struct stub *stub = (struct stub *)(uintptr_t)core;
     va_list args;
 
-    if (level != FERRY_LOG_INFO)
+    if (level != FERRY_LOG_INFO && level != FERRY_LOG_WARN)
         return;
     va_start(args, format);
-    vsnprintf(stub->note, sizeof stub->note, format, args);
+    vsnprintf(level == FERRY_LOG_WARN ? stub->warning : stub->note, sizeof stub->note, format, args);
     va_end(args);
 }
 

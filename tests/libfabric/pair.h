@@ -20,7 +20,8 @@ struct stub {
     const char *const *set; /* NAME, VALUE, NAME, VALUE, …, NULL */
     struct ferry_error last;
     int errors;
-    char note[400]; /* the last line of level INFO */
+    char note[400]; /* the last line of level INFO, */
+    char warning[400]; /* and of level WARN */
     uint64_t delivered, sum; /* by deliver: how often, and of the data */
     uint32_t from;
 };

@@ -191,6 +191,30 @@ static void test_depth(void **state)
     pair_close(&p);
 }
 
+/* More than shm has room for is cut to that, with a word; nothing fails at first contact. */
+static void test_depth_bounded(void **state)
+{
+    const char *provider = getenv("TEST_PROVIDER");
+    struct pair p;
+
+    (void)state;
+    pair_open(&p, with("queue_depth", "2048"));
+    if (provider && !strcmp(provider, "shm")) {
+        assert_int_equal(caps_of(&p.pe[0]).queue_depth, 1022);
+        assert_says(p.pe[0].stub.warning, "FERRY_LIBFABRIC_QUEUE_DEPTH=2048 is more than provider shm has room for: 1022 are");
+    } else {
+        assert_int_equal(caps_of(&p.pe[0]).queue_depth, 2048);
+        assert_string_equal(p.pe[0].stub.warning, "");
+    }
+    for (uint64_t i = 0; i < 3000; i++) {
+        struct ferry_op add = amo_op(&p, PLACE + 64, FERRY_AMO_ADD, 8, i);
+        assert_true(pair_post(&p, &add) >= 0);
+    }
+    assert_int_equal(pair_quiet(&p), FERRY_OK);
+    assert_int_equal(*(uint64_t *)(void *)(p.pe[1].memory + PLACE + 64), 3000 * 2999 / 2);
+    pair_close(&p);
+}
+
 /* A ticket covers what was posted before it; what is posted later neither delays it nor is covered. */
 static void test_tickets(void **state)
 {
@@ -433,6 +457,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_put_and_get),  cmocka_unit_test(test_put_and_get_with_delivery),
         cmocka_unit_test(test_atomics),      cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_depth_bounded),
         cmocka_unit_test(test_tickets),      cmocka_unit_test(test_remote_data),
         cmocka_unit_test(test_doubt),        cmocka_unit_test(test_no_atomics),
         cmocka_unit_test(test_disconnect),   cmocka_unit_test(test_close_with_operations),
