@@ -9,7 +9,7 @@
 
 static void sleep_step(uint32_t step)
 {
-    uint64_t ns = step < SLEEP_STEPS ? (uint64_t)SLEEP_FIRST_NS << step : SLEEP_LAST_NS;
+    uint64_t ns = step < SLEEP_STEPS ? (uint64_t)SLEEP_FIRST_NS << step : (uint64_t)SLEEP_LAST_NS << (step - SLEEP_STEPS);
     struct timespec ts = {0, (long)ns};
 
     /* A signal may cut it short: the caller looks at its condition again anyway. */
@@ -31,7 +31,7 @@ bool fy_backoff(struct fy_backoff *backoff)
         return true;
     }
     sleep_step(round - FY_SPIN - FY_YIELD);
-    if (round < FY_SPIN + FY_YIELD + SLEEP_STEPS)
+    if (round < FY_SPIN + FY_YIELD + SLEEP_STEPS + backoff->doze)
         backoff->rounds++; /* stays on the last step: never wraps */
     return true;
 }

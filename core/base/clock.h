@@ -31,7 +31,7 @@ static inline void fy_cpu_relax(void)
 #endif
 }
 
-/* One waiting episode. Zero it, then call fy_backoff each time the condition was found unmet. Spins FY_SPIN rounds,
+/* One waiting episode. Zero it (but for `doze`, where so many wait that sleeps of 1 ms would fill the cores), then call fy_backoff each time the condition was found unmet. Spins FY_SPIN rounds,
  * yields FY_YIELD rounds, then sleeps 50 µs doubling to 1 ms. Returns true every so often (every 256th spin, every
  * yield and sleep): the moment to look at alarms and deadlines. */
 #define FY_SPIN  2000u
@@ -41,6 +41,7 @@ struct fy_backoff {
     uint32_t rounds;
     uint32_t looks; /* moments to look so far, as far as fy_wait_tell counts them; */
     uint32_t told;  /* and 1 + where the page tells of this wait, 0: nowhere */
+    uint32_t doze;  /* doublings of a sleep beyond 1 ms */
 };
 bool fy_backoff(struct fy_backoff *backoff);
 

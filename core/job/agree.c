@@ -115,6 +115,22 @@ static uint32_t cores(void)
     return online > 0 ? (uint32_t)online : 1;
 }
 
+/* Where there are more PEs than cores, waits begin with yielding; where there are many more, almost at once with sleeping, and
+ * for longer the more there are: a thousand threads that look every millisecond keep two cores from those that have work. */
+#define MANY 8u /* PEs per core, */
+#define CROWD 32u /* and so many that sleeps double, and double again with them */
+#define FEW_YIELDS 64u
+#define DOZE_MOST 6u
+static void set_waiting(struct fy_world *world, uint32_t local_pes)
+{
+    uint32_t per_core = local_pes / cores();
+    if (local_pes <= cores())
+        return;
+    world->crowded = per_core < MANY ? FY_SPIN : FY_SPIN + FY_YIELD - FEW_YIELDS;
+    while (world->doze < DOZE_MOST && CROWD << world->doze < per_core)
+        world->doze++;
+}
+
 static int judge(struct ferry_job *job, struct agreement *all, struct ferry_error *error)
 {
     int rc = fy_fate_tell(&all->fate, " could not start", error);
@@ -134,7 +150,7 @@ static int keep_places(struct ferry_job *job, const struct spot *spots, struct f
         job->world.peers[pe].same_host = spots[pe].host == own->host;
         job->local_pes += spots[pe].machine == own->machine;
     }
-    job->world.crowded = job->local_pes > cores();
+    set_waiting(&job->world, job->local_pes);
     job->places = calloc(job->local_pes, sizeof(*job->places));
     if (!job->places) {
         fy_error_set(error, FERRY_ERR_NOMEM, NULL, "no memory for the places of %u pes", job->local_pes);

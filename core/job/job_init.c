@@ -214,6 +214,7 @@ static int make_heap(struct ferry_job *job, struct ferry_error *error)
         .n_transports = job->route->n_chosen,
         .up = {job, heap_reduce, heap_transport_of, fy_job_way_of, fy_job_key, heap_alive},
         .timeout = job->world.timeout,
+        .crowded = job->world.crowded != 0,
         .setup = &job->world.setup,
         .direct = fy_options_number(&job->options, "direct") != 0,
         .pages = (enum fy_pages)fy_options_number(&job->options, "heap_pages"),

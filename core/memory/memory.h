@@ -80,6 +80,7 @@ struct fy_heap_config {
     size_t n_transports;
     struct fy_memory_up up;
     double timeout; /* seconds, for import_key */
+    bool crowded;   /* more PEs than cores: whoever waits for a peer leaves it the core */
     /* Serialises the setup calls into the transports (register, import, …) with those of the layer above. Taken inside the
      * functions below and never held while PEs are waited for: not to be held by the caller. NULL: a lock of the heap's own. */
     pthread_mutex_t *setup;

@@ -53,7 +53,7 @@ static int import_bytes(const struct fy_heap_state *state, const struct fy_segme
     const struct fy_transport *transport = state->heap.config.transports[t];
     const struct fy_memory_up *up = &state->heap.config.up;
     uint64_t deadline = fy_deadline(state->heap.config.timeout);
-    struct fy_backoff backoff = {0};
+    struct fy_backoff backoff = {.rounds = state->heap.config.crowded ? FY_SPIN + FY_YIELD : 0};
     char reason[160];
     int rc;
 

@@ -90,7 +90,8 @@ struct fy_world {
     struct fy_mail *mail; /* NULL: no PE of the job needs it */
     size_t bounce;      /* bytes of registered memory through which a channel's unregistered sources go */
     uint32_t user_channels; /* of max_channels, the application's */
-    bool crowded;       /* more PEs on this host than cores: whoever waits should not spin on a core that another needs */
+    uint32_t crowded;   /* rounds of a wait that are left out: whoever waits should not spin on a core that another PE needs */
+    uint32_t doze;      /* of its struct fy_backoff */
     struct fy_peer *peers;
     uint32_t queue_ops; /* per (channel, peer); 0: no bound of the core's own */
     uint64_t queue_bytes;
@@ -180,14 +181,14 @@ static inline uint32_t fy_lane_ask(const struct fy_lane *lane, uint32_t pe)
 /* The start of a wait. */
 static inline struct fy_backoff fy_wait_start(const struct fy_world *world)
 {
-    return (struct fy_backoff){.rounds = world->crowded ? FY_SPIN : 0};
+    return (struct fy_backoff){.rounds = world->crowded, .doze = world->doze};
 }
 
 /* Something moved, so the thread looks closely again. The count towards the next look at the state of the job goes on: a
  * transport in which something moves all the time must not keep the news of a death from it. */
 static inline void fy_wait_moved(const struct fy_world *world, struct fy_backoff *backoff)
 {
-    backoff->rounds = world->crowded ? FY_SPIN : backoff->rounds % FY_LOOK;
+    backoff->rounds = world->crowded ? world->crowded : backoff->rounds % FY_LOOK;
 }
 
 /* A wait has found nothing at a look; after a few of them the page tells whom it waits for. doing: constant text. */

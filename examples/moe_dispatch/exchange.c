@@ -119,9 +119,12 @@ static int turn(struct channel *channel, int *active)
 
 /* Nothing to do: sleep, longer each time. It costs some latency, and gives the core to a PE that has work, since PEs may
  * outnumber cores. The tests that found nothing would have said if the job were broken. */
-static void rest(uint32_t rests)
+static void rest(const struct moe *moe, uint32_t rests)
 {
-    uint32_t doublings = rests < doublings_of_sleep ? rests : doublings_of_sleep;
+    uint32_t most = doublings_of_sleep;
+    for (uint32_t pes = moe->args->pes / 16; pes > 0; pes /= 2) /* hundreds that look every millisecond would fill the cores */
+        most++;
+    uint32_t doublings = rests < most ? rests : most;
     const struct timespec t = {.tv_nsec = first_sleep_ns << doublings};
     nanosleep(&t, NULL);
 }
@@ -141,7 +144,7 @@ static int drive(struct moe *moe, uint32_t first, uint32_t n)
         }
         idle = active ? 0 : idle + 1;
         if (idle > spins_before_sleep)
-            rest(idle - spins_before_sleep);
+            rest(moe, idle - spins_before_sleep);
     }
     for (uint32_t c = first; c < first + n; c++) {
         int rc = quiet(&moe->channels[c]);

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 
 #define FY_LB_MAGIC       0x626c7966u
-#define FY_LB_FORMAT      2u
+#define FY_LB_FORMAT      3u
 #define FY_LB_TOKEN_BYTES 16
 #define FY_LB_NONCE_BYTES 32
 #define FY_LB_PROOF_BYTES 32

@@ -55,6 +55,22 @@ static void test_does_not_wrap(void **state)
     assert_int_equal(backoff.rounds, rounds);
 }
 
+/* Where many wait: each doze doubles the longest sleep, and that is then the last. */
+static void test_doze(void **state)
+{
+    (void)state;
+    for (uint32_t doze = 0; doze <= 3; doze++) {
+        struct fy_backoff backoff = {.rounds = FY_SPIN + FY_YIELD, .doze = doze};
+        for (uint32_t i = 0; i < 5 + doze; i++)
+            assert_true(fy_backoff(&backoff));
+        assert_int_equal(backoff.rounds, FY_SPIN + FY_YIELD + 5 + doze);
+        uint64_t before = fy_now_ns();
+        assert_true(fy_backoff(&backoff));
+        assert_true(fy_now_ns() - before >= 1000000u << doze);
+        assert_int_equal(backoff.rounds, FY_SPIN + FY_YIELD + 5 + doze);
+    }
+}
+
 static void test_deadline(void **state)
 {
     uint64_t before = fy_now_ns(), deadline = fy_deadline(1.5), after = fy_now_ns();
@@ -83,7 +99,7 @@ static void test_counters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_moments),  cmocka_unit_test(test_sleeps),   cmocka_unit_test(test_does_not_wrap),
+        cmocka_unit_test(test_moments),  cmocka_unit_test(test_sleeps),   cmocka_unit_test(test_does_not_wrap), cmocka_unit_test(test_doze),
         cmocka_unit_test(test_deadline), cmocka_unit_test(test_counters),
     };
 
