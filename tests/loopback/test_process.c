@@ -196,7 +196,7 @@ static int run_word_reader(int socket)
     return 0;
 }
 
-static bool has_news(int socket)
+static int has_news(int socket)
 {
     struct pollfd fd = {.fd = socket, .events = POLLIN};
 
