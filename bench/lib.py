@@ -18,7 +18,7 @@ RUN = BUILD / "tools" / "ferry-run"
 
 PACKAGES = ("build-essential meson ninja-build pkg-config libsodium-dev libjansson-dev "
             "openmpi-bin libopenmpi-dev ucx-utils gnuplot-nox valgrind").split()
-TARGETS = ("ferry:shared_library", "loopback", "ferry-run")
+TARGETS = ("ferry:shared_library", "loopback", "ferry-run", "moe_dispatch")
 CFLAGS = "-O2 -g -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -fno-strict-aliasing".split()
 
 # The heap is the one that UCX allocates: with any other, Open MPI serves small operations by messages to the target.
@@ -87,7 +87,7 @@ def build():
             ("limits", "cc", [], ["limits.c", "harness.c"]),
             ("shmem_ops", "oshcc", [], ["shmem_ops.c", "harness.c"]),
             ("ferry_ops", "cc", ferry, ["ferry_ops.c", "harness.c"]),
-            ("scale_pe", "cc", ferry, ["scale_pe.c"])):
+            ("scale_pe", "cc", [*ferry, "-pthread"], ["scale_pe.c"])):
         must([compiler, *CFLAGS, "-o", BIN / name, *(BENCH / s for s in sources), *more])
 
 
@@ -135,15 +135,15 @@ def markdown(head, rows, align):
     return "\n".join([line(cells[0]), rule, *map(line, cells[1:])])
 
 
-def write_section(name, text):
-    """Replaces what is between the markers of a section in docs/performance.md."""
-    document = DOCUMENT.read_text()
+def write_section(name, text, path=DOCUMENT):
+    """Replaces what is between the markers of a section in docs/performance.md, or another document."""
+    document = path.read_text()
     begin, end = f"<!-- bench: {name} begin -->\n", f"<!-- bench: {name} end -->\n"
     if document.count(begin) != 1 or document.count(end) != 1:
-        raise Failed(f"docs/performance.md has no section {name}")
+        raise Failed(f"docs/{path.name} has no section {name}")
     before, rest = document.split(begin)
     after = rest.split(end)[1]
-    DOCUMENT.write_text(before + begin + text.strip("\n") + "\n" + end + after)
+    path.write_text(before + begin + text.strip("\n") + "\n" + end + after)
 
 
 def main(body):

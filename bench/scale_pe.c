@@ -1,11 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One PE of a job that does nothing but begin and end. Says when it did, and what memory it held in between, before it
- * spoke to any peer. One thread. */
+ * PEs of a job that does nothing but begin, pass a barrier and end: one, or with an argument N, N in this process, a thread each.
+ * Says when they did, and what the process held in between, before any peer was addressed. A thread per PE. */
+#include <dirent.h>
 #include <ferry/ferry.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+struct pe {
+    ferry_attr_t attr;
+    pthread_t thread;
+    uint64_t begin, initialised, passed, end;
+    int rank, status;
+};
+
+static pthread_barrier_t all_there, all_counted;
 
 static uint64_t now_us(void)
 {
@@ -14,7 +26,7 @@ static uint64_t now_us(void)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-/* Memory that is this job's own, in KiB: pages without a file behind them. Pages of programs and libraries come and go
+/* Memory that is this process's own, in KiB: pages without a file behind them. Pages of programs and libraries come and go
  * with what the kernel maps around a fault, and have nothing to do with peers. */
 static unsigned long resident_kib(void)
 {
@@ -29,21 +41,104 @@ static unsigned long resident_kib(void)
     return sum;
 }
 
-int main(void)
+static unsigned entries(const char *folder)
 {
-    ferry_job_t *job;
-    uint64_t begin = now_us();
-    if (ferry_init(NULL, &job) != FERRY_OK)
-        return 1; /* the library said why */
-    uint64_t initialised = now_us();
-    int me = ferry_my_pe(job);
-    unsigned long kib = resident_kib();
-    int status = ferry_finalize(job);
-    uint64_t end = now_us();
-    /* one write per line, so that lines of many PEs do not mix */
-    char line[160];
-    int length = snprintf(line, sizeof line, "pe %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %lu\n", me, begin, initialised,
-                          end, kib);
+    unsigned n = 0;
+    DIR *dir = opendir(folder);
+    for (const struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir))
+        n += entry->d_name[0] != '.';
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+static unsigned lines(const char *path)
+{
+    unsigned n = 0;
+    FILE *file = fopen(path, "r");
+    for (int c = file ? getc(file) : EOF; c != EOF; c = getc(file))
+        n += c == '\n';
+    if (file)
+        fclose(file);
+    return n;
+}
+
+/* One write per line, so that lines of many processes do not mix. */
+static void say(const char *line, int length)
+{
     fwrite(line, 1, (size_t)length, stdout);
-    return fflush(stdout) == 0 && status == FERRY_OK ? 0 : 1;
+    fflush(stdout);
+}
+
+static void *pe_main(void *arg)
+{
+    struct pe *pe = arg;
+    ferry_job_t *job;
+    pe->begin = now_us();
+    pe->status = ferry_init(&pe->attr, &job);
+    pe->initialised = now_us();
+    if (pe->status != FERRY_OK)
+        exit(1); /* the library said why; other threads would wait for this one */
+    pe->rank = ferry_my_pe(job);
+    pthread_barrier_wait(&all_there);
+    pthread_barrier_wait(&all_counted);
+    pe->status = ferry_barrier(job);
+    pe->passed = now_us();
+    int closed = ferry_finalize(job);
+    pe->end = now_us();
+    pe->status = pe->status == FERRY_OK ? closed : pe->status;
+    return NULL;
+}
+
+static void number_pes(struct pe *pes, int n, ferry_uniqueid_t *id)
+{
+    const char *rank = getenv("FERRY_RANK"), *size = getenv("FERRY_SIZE"), *text = getenv("FERRY_ID");
+    if (!rank || !size || !text || ferry_uniqueid_from_text(text, id) != FERRY_OK)
+        exit(2); /* ferry-run sets them */
+    for (int i = 0; i < n; i++) {
+        pes[i].attr.bootstrap = FERRY_BOOTSTRAP_UNIQUEID;
+        pes[i].attr.rank = atoi(rank) * n + i;
+        pes[i].attr.n_pes = atoi(size) * n;
+        pes[i].attr.id = id;
+    }
+}
+
+static int run(struct pe *pes, int n)
+{
+    char line[160];
+    int status = 0;
+    for (int i = 0; i < n; i++) {
+        pes[i].attr.size = sizeof pes[i].attr;
+        if (pthread_create(&pes[i].thread, NULL, pe_main, &pes[i]) != 0)
+            return 1;
+    }
+    pthread_barrier_wait(&all_there);
+    unsigned long kib = resident_kib();
+    unsigned fds = entries("/proc/self/fd"), threads = entries("/proc/self/task"), maps = lines("/proc/self/maps");
+    pthread_barrier_wait(&all_counted);
+    for (int i = 0; i < n; i++) {
+        const struct pe *pe = &pes[i];
+        pthread_join(pe->thread, NULL);
+        say(line, snprintf(line, sizeof line, "pe %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", pe->rank, pe->begin,
+                           pe->initialised, pe->passed, pe->end));
+        status |= pe->status != FERRY_OK;
+    }
+    say(line, snprintf(line, sizeof line, "process %d %lu %u %u %u\n", pes[0].rank, kib, fds, threads, maps));
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    ferry_uniqueid_t id;
+    int n = argc > 1 ? atoi(argv[1]) : 1;
+    struct pe *pes = n > 0 ? calloc((size_t)n, sizeof *pes) : NULL;
+    if (!pes)
+        return 2;
+    pthread_barrier_init(&all_there, NULL, (unsigned)n + 1);
+    pthread_barrier_init(&all_counted, NULL, (unsigned)n + 1);
+    if (argc > 1)
+        number_pes(pes, n, &id);
+    int status = run(pes, n);
+    free(pes);
+    return status;
 }

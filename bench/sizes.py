@@ -7,6 +7,13 @@ import lib
 
 PES = 64
 SECONDS, BYTES = 2.0, 64
+PROCESSES = 4
+MOE = "--hidden 16 --ring 4 --chunk 2 --experts 1024 --max-dest 32 --tokens 4096".split()
+
+
+def numbers(out, word):
+    """The lines of scale_pe that begin with a word, as numbers, in order of the PEs."""
+    return sorted([int(f) for f in line.split()[1:]] for line in out.splitlines() if line.startswith(word + " "))
 
 
 def job(pes):
@@ -15,10 +22,35 @@ def job(pes):
     started = time.monotonic()
     out = lib.ferry(pes, "scale_pe", seconds=120)
     wall = time.monotonic() - started
-    lines = sorted([int(f) for f in line.split()[1:]] for line in out.splitlines() if line.startswith("pe "))
+    lines = numbers(out, "pe")
     if [line[0] for line in lines] != list(range(pes)):
         raise lib.Failed(f"a job of {pes} PEs: {len(lines)} of them reported")
-    return (max(l[3] for l in lines) - min(l[1] for l in lines)) / 1e6, wall, [l[4] for l in lines]
+    return (max(l[4] for l in lines) - min(l[1] for l in lines)) / 1e6, wall, [l[1] for l in numbers(out, "process")]
+
+
+def large(pes):
+    """A row of docs/scaling.md: PEs as threads of four processes."""
+    each = pes // PROCESSES
+    out = lib.ferry(PROCESSES, "scale_pe", each, seconds=300, FERRY_HEAP_CHUNK="2M")
+    lines, held = numbers(out, "pe"), numbers(out, "process")
+    if len(lines) != pes:
+        raise lib.Failed(f"a job of {pes} PEs: {len(lines)} of them reported")
+    begin, ready, passed, end = min(l[1] for l in lines), *(max(l[i] for l in lines) for i in (2, 3, 4))
+    kib, fds, threads = (sum(h[i] for h in held) / pes for i in (1, 2, 3))
+    started = time.monotonic()
+    moe = lib.must([lib.RUN, "-n", PROCESSES, "--timeout=300", lib.BUILD / "examples" / "moe_dispatch", "--pes", each, "--text",
+                    lib.ROOT / "README.md", *MOE], 320, FERRY_HEAP_CHUNK="2M")
+    wall = time.monotonic() - started
+    if "0 mismatched" not in moe:
+        raise lib.Failed(f"moe_dispatch with {pes} PEs verified nothing")
+    return (pes, f"{(ready - begin) / 1e6:.1f} s", f"{(passed - ready) / 1e6:.1f} s", f"{(end - passed) / 1e6:.1f} s",
+            f"{kib:.0f} KiB", f"{fds:.1f}", f"{threads:.1f}", f"{wall:.1f} s")
+
+
+def large_table():
+    head = ["PEs", "ferry_init", "first barrier", "ferry_finalize", "memory per PE", "descriptors per PE", "threads per PE",
+            "moe_dispatch, in all"]
+    return lib.markdown(head, [large(pes) for pes in (64, 256, 1024)], "rrrrrrrr")
 
 
 def slope(points):
