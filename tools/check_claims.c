@@ -73,6 +73,14 @@ static int complain(const struct check *check, const char *why)
     return -1;
 }
 
+/* Of a plugin that could be loaded, and was not chosen. */
+static const char *why_not(const json_t *plugin)
+{
+    if (strcmp(json_string_value(json_object_get(plugin, "state")), "usable") == 0)
+        return "it is a hook, which wraps a transport; name a transport, and the hook in FERRY_HOOKS";
+    return json_string_value(json_object_get(plugin, "detail"));
+}
+
 static void hash(struct check *check, const char *path)
 {
     unsigned char digest[crypto_hash_sha256_BYTES], buffer[4096];
@@ -193,8 +201,7 @@ int check_ask(struct check *check)
     plugin = plugin_of(check->claims);
     if (!plugin) {
         plugin = json_array_get(json_object_get(check->claims, "plugins"), 0);
-        return complain(check,
-                        plugin ? json_string_value(json_object_get(plugin, "detail")) : "there is no such plugin");
+        return complain(check, plugin ? why_not(plugin) : "there is no such plugin");
     }
     json_object_set(check->claims, "plugin", plugin);
     add_denied(check->claims);

@@ -2,12 +2,14 @@
  * ferry-check: checks a transport against the contract, by the rules of check/. Main thread. */
 #include "check.h"
 
+#include <errno.h>
 #include <libgen.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DEFAULT_LEVELS 63u /* L0 to L5 */
@@ -43,13 +45,17 @@ static void prepare(struct check *check)
 static bool place(const char *path)
 {
     char *copy = strdup(path ? path : "");
-    bool good =
-        !path ||
-        (copy && (access(path, W_OK) == 0 || (access(path, F_OK) != 0 && access(dirname(copy), W_OK | X_OK) == 0)));
+    struct stat there;
+    bool good = !path;
+
+    if (path && *path && stat(path, &there) == 0)
+        good = !S_ISDIR(there.st_mode) && access(path, W_OK) == 0;
+    else if (path && *path && copy)
+        good = errno == ENOENT && access(dirname(copy), W_OK | X_OK) == 0;
 
     free(copy);
     if (!good)
-        fprintf(stderr, "ferry-check: cannot write %s; choose a place that can be written\n", path);
+        fprintf(stderr, "ferry-check: cannot write '%s'; choose a place that can be written\n", path);
     return good;
 }
 
@@ -98,5 +104,8 @@ int main(int argc, char **argv)
     else if (rc == 0)
         rc = run(&check);
     check_free(&check);
-    return rc;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return rc;
+    fprintf(stderr, "ferry-check: cannot write the output\n");
+    return rc ? rc : 1;
 }

@@ -81,5 +81,4 @@ void top_json(const struct top_pages *before, const struct top_pages *after)
     json_dumpf(all, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(all);
     printf("\n");
-    fflush(stdout);
 }

@@ -26,7 +26,7 @@ static const struct argp_option option_rows[] = {
 
 static const char doc[] = "Shows this user's running Ferry jobs on this host: what each PE does on each channel.\v"
                           "With --dump, as text, or with --json as an object with a field 'culprit'. The exit status is 0, 64 "
-                          "for a bad command line, 69 if the process of --dump is no PE, and 1 if no PE of its job answers.";
+                          "for a bad command line, 69 if the process of --dump is no PE, 1 if no PE of its job answers, and 74 if the output cannot be written.";
 
 static error_t parse_one(int key, char *arg, struct argp_state *state)
 {
@@ -67,13 +67,22 @@ static void sleep_for(double seconds)
         ;
 }
 
+static void flush(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        err(EX_IOERR, "standard output");
+}
+
 int main(int argc, char **argv)
 {
     struct top_options options;
     struct top_pages before, after;
     top_parse(argc, argv, &options);
-    if (options.dump)
-        return top_dump(options.dump, options.json);
+    if (options.dump) {
+        int status = top_dump(options.dump, options.json);
+        flush();
+        return status;
+    }
     bool screen = !options.once && !options.json && isatty(STDOUT_FILENO);
     top_pages_read(&before);
     for (;;) {
@@ -85,8 +94,7 @@ int main(int argc, char **argv)
             top_json(&before, &after);
         else
             top_table(&before, &after);
-        if (fflush(stdout) != 0)
-            err(EX_IOERR, "standard output");
+        flush();
         top_pages_release(&before);
         before = after;
         if (options.once)

@@ -87,12 +87,19 @@ for name in route/othermajor:'it speaks transport ABI' route/nosymbol:'it has no
     expect 1 "transport .*/${name%%:*}.so cannot be used: .*${name#*:}" "$tests/${name%%:*}.so"
 done
 expect 1 'transport .* cannot be used: it did not answer within 1 s' "$tests/tools/hangs.so" --deadline 1
+expect 1 'transport chaos cannot be used: it is a hook' chaos
 expect 1 'transport .* cannot be used: it is not a shared object' "$0"
 expect 64 'the transport has an empty name' ''
 expect 0 '^| R9.1 | L4 ' --list --rule R9
 [ "$(wc -l <"$work/out")" = 1 ] || complain "--list --rule lists others, too"
-expect 1 'cannot write /nowhere/json' --rule R26.1 --level L2 --json /nowhere/json
-expect 1 'cannot write /nowhere/xml' --rule R26.1 --level L2 --junit /nowhere/xml
+expect 1 'cannot write .*/nowhere/json' --rule R26.1 --level L2 --json /nowhere/json
+expect 1 'cannot write .*/nowhere/xml' --rule R26.1 --level L2 --junit /nowhere/xml
+for place in '' "$work" "$work/$(printf '%0300d' 0)"; do
+    expect 1 "cannot write '$place'" --rule R26.1 --level L2 --json "$place"
+    grep -q 'R26.1\|PASS' "$work/out" && complain "it plays, though there is no place for its results: '$place'"
+done
+"$check" --list >/dev/full 2>"$work/out" && complain "output that cannot be written is no failure"
+grep -q 'cannot write the output' "$work/out" || complain "it does not say that its output cannot be written"
 expect 64 "no rule 'R99';" --rule R1,R99
 expect 64 "no rule 'R60' in the levels" --rule R60
 expect 64 'not a number from 0 to 1000000000000' --seed 99999999999999999999

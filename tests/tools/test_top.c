@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -358,6 +359,22 @@ static void test_garbage(void **state)
         close(fds[--n]);
 }
 
+static void test_full_disk_is_an_error(void **state)
+{
+    (void)state;
+    const char *const *const calls[] = {ARGS(top, "--once", "--interval", "0.1"), ARGS(top, "--once", "--interval", "0.1", "--json"),
+                                        ARGS(top, "--interval", "0.1", "--json")};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct command c = {.out_fd = open("/dev/full", O_WRONLY | O_CLOEXEC)};
+        int full = c.out_fd;
+        assert_true(full >= 0);
+        assert_int_equal(command_run(&c, calls[i]), 74);
+        assert_int_equal(count_pieces(c.error_text, c.error_length, "ferry-top: standard output: "), 1);
+        close(full);
+        command_release(&c);
+    }
+}
+
 int main(void)
 {
     top = getenv("TOOLS_TOP");
@@ -367,6 +384,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rates), cmocka_unit_test(test_exact), cmocka_unit_test(test_stopped), cmocka_unit_test(test_busy),
         cmocka_unit_test(test_stall), cmocka_unit_test(test_gone),  cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_full_disk_is_an_error),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(stop_file);
