@@ -4,10 +4,12 @@
  * of which PE 0 measures. The best of several rounds counts, so that other work of the machine does not. */
 #include "jobs.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ROUNDS      7
 #define BATCH       16u /* operations between two looks at the clock */
@@ -292,16 +294,45 @@ static void many_at_once(struct pe *pe)
 
 /* ------------------------------------------------------------------ a stored file */
 
+/* A new file: whatever is there under that name is somebody's, and stays. */
 static bool write_stored(const char *file, const double ratio[CALLS])
 {
-    json_t *root = json_object();
-    int rc;
+    FILE *out = fopen(file, "wxe");
+    json_t *root = out ? json_object() : NULL;
+    bool good;
 
+    if (!out)
+        return false;
     for (int i = 0; i < CALLS; i++)
         json_object_set_new(root, call_names[i], json_real(ratio[i]));
-    rc = json_dump_file(root, file, JSON_INDENT(1) | JSON_REAL_PRECISION(4));
+    good = json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(4)) == 0;
     json_decref(root);
-    return rc == 0;
+    return fclose(out) == 0 && good;
+}
+
+static void store(struct pe *pe, const char *file, const double ratio[CALLS])
+{
+    char what[400];
+
+    if (write_stored(file, ratio)) {
+        printf("    stored in %s\n", file);
+        return;
+    }
+    snprintf(what, sizeof(what), "--baseline '%.250s' cannot be written: %s", file, strerror(errno));
+    pes_expect(pe, false, what, __FILE__, __LINE__);
+}
+
+/* What the file says; NULL if there is none. False: it is something else. */
+static bool read_stored(struct pe *pe, const char *file, json_t **stored)
+{
+    char what[600];
+    json_error_t why;
+
+    *stored = json_load_file(file, 0, &why);
+    if (*stored || (access(file, F_OK) != 0 && errno == ENOENT))
+        return true;
+    snprintf(what, sizeof(what), "--baseline '%.250s' has no stored figures, and is left as it is: %s", file, why.text);
+    return pes_expect(pe, false, what, __FILE__, __LINE__);
 }
 
 /* How many figures are worse than stored; -1: the file is none. */
@@ -326,20 +357,22 @@ static int worse(const json_t *stored, const double ratio[CALLS])
 static void as_stored(struct pe *pe)
 {
     const char *file = getenv("CHECK_BASELINE");
-    json_t *stored = file ? json_load_file(file, 0, NULL) : NULL;
+    json_t *stored = NULL;
     double ratio[CALLS];
     int bad = 1;
 
     if (!file)
         rule_not_applicable(pe, "no file was named by --baseline");
+    else if (!read_stored(pe, file, &stored))
+        return;
     for (int i = 0; file && i < 10 && bad > 0; i++) {
         if (!ratios(pe, ratio))
             break;
         bad = stored ? worse(stored, ratio) : 0;
     }
     if (file && !stored && !rule_stage(pe)->not_applicable) {
-        EXPECT(pe, write_stored(file, ratio));
-        printf("    stored in %s\n", file);
+        if (bad == 0)
+            store(pe, file, ratio);
     } else if (stored && !rule_stage(pe)->not_applicable) {
         EXPECT(pe, bad == 0);
     }

@@ -64,6 +64,7 @@ echo '[{"rule": "R26.1", "cause": "old values are guessed"}]' >"$work/known"
 expect 0 '^KNOWN R26.1 .*: old values are guessed' --rule R26.1 --level L2 --expected "$work/known"
 unset BREAK LD_PRELOAD
 expect 1 'lists it as failing: old values are guessed' --rule R26.1 --level L2 --expected "$work/known"
+grep -q "again: .* --expected $work/known$" "$work/out" || complain "the list that makes it fail is not in the command to play it again"
 
 expect 0 '^PASS: loopback keeps L2' --rule R1.1 --level L2 --pes 2 --launch "$run -n 2" --json "$work/json"
 grep -q '"launch": ".* -n 2"' "$work/json" || complain "the bundle does not say what started the PEs"
@@ -71,6 +72,10 @@ expect 1 "R1.1 .*--launch '.* -n 3'" --rule R1.1 --level L2 --pes 2 --launch "$r
 expect 1 'no-launcher ended with status 127' --rule R1.1 --level L2 --launch no-launcher
 CHECK_STAGE=/nowhere expect 1 'cannot open what its parent shares'
 expect 0 'stored in' --rule R60.5 --level L6 --baseline "$work/speed"
+echo 'somebody: else' >"$work/other"
+expect 1 "seen: .*--baseline '$work/other' has no stored figures, and is left as it is" --rule R60.5 --level L6 --baseline "$work/other"
+[ "$(cat "$work/other")" = 'somebody: else' ] || complain "a file that is no baseline was written over: $(cat "$work/other")"
+expect 1 "seen: .*--baseline '/nowhere/speed' cannot be written: No such file" --rule R60.5 --level L6 --baseline /nowhere/speed
 sed 's/: .*[0-9]/: 1000000/' "$work/speed" >"$work/slower"
 expect 0 'put of 8 bytes: .* times' --rule R60.5 --level L6 --baseline "$work/slower"
 sed 's/: .*[0-9]/: 0.001/' "$work/speed" >"$work/faster"
