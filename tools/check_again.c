@@ -99,6 +99,7 @@ char *check_again(const struct check *check, const struct check_step *step, cons
     if (s->deadline != CHECK_DEADLINE)
         fprintf(out, " --deadline %g", s->deadline);
     option(out, "--baseline", s->baseline);
+    option(out, "--expected", s->expected);
     if (s->launch)
         option(out, "--launch", s->launch);
     else if (s->processes)
