@@ -108,6 +108,9 @@ grep -q 'cannot write the output' "$work/out" || complain "it does not say that 
 expect 64 "no rule 'R99';" --rule R1,R99
 expect 64 "no rule 'R60' in the levels" --rule R60
 expect 64 'not a number from 0 to 1000000000000' --seed 99999999999999999999
+for percent in '' soon -5 0 99999999999999999999; do
+    TEST_SCALE=$percent expect 64 "TEST_SCALE is '$percent', which is not a number of percent" --rule R26.1 --level L2
+done
 expect 64 'neither a level' --level L9
 expect 64 'neither a level' --level L3..L1
 expect 64 'not a number from 1 to 64' --pes 65
