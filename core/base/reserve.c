@@ -2,7 +2,20 @@
  * Pages from the system, not from malloc, which would keep what was freed and hand it out again touched.
  * Any thread. */
 #include "reserve.h"
+#include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+
+#ifdef __SANITIZE_ADDRESS__
+#define FROM_PAGES SIZE_MAX /* it watches over the ends of what malloc gives */
+#else
+#define FROM_PAGES ((size_t)4096)
+#endif
+
+/* In front of the bytes. */
+struct head {
+    _Alignas(16) size_t length; /* of all */
+};
 
 void *fy_pages_get(size_t length)
 {
@@ -15,4 +28,30 @@ void fy_pages_put(void *pages, size_t length)
 {
     if (pages)
         munmap(pages, length);
+}
+
+void *fy_bytes_get(size_t size)
+{
+    size_t length = size + sizeof(struct head);
+    struct head *head = NULL;
+
+    if (length > size)
+        head = length < FROM_PAGES ? malloc(length) : fy_pages_get(length);
+    if (!head)
+        return NULL;
+    head->length = length;
+    return head + 1;
+}
+
+void fy_bytes_put(void *bytes)
+{
+    struct head *head = bytes;
+
+    if (!bytes)
+        return;
+    head--;
+    if (head->length < FROM_PAGES)
+        free(head);
+    else
+        fy_pages_put(head, head->length);
 }

@@ -11,4 +11,10 @@ void *fy_pages_get(size_t length);
 /* What fy_pages_get gave, whole; NULL is allowed. */
 void fy_pages_put(void *pages, size_t length);
 
+/* For what is short-lived and grows with the job, as frames do: from a page on such pages, so that nothing of it stays when it
+ * is put back, below that malloc's. Contents are not set. NULL if there is none. */
+void *fy_bytes_get(size_t size);
+/* What fy_bytes_get gave; NULL is allowed. */
+void fy_bytes_put(void *bytes);
+
 #endif

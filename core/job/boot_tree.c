@@ -2,6 +2,8 @@
  * Bootstrap collectives: contributions are gathered, or combined, up a binary tree and the result is sent down. The tree of a step
  * never changes: once a PE is gone no step can succeed. Control thread, except fy_tree_run (setup thread). */
 #include "boot_internal.h"
+
+#include "../base/reserve.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,7 +178,7 @@ static void op_begin(struct fy_boot *boot, struct fy_op *op)
     for (uint32_t i = 0; i < 2 && op_current(boot) == op; i++) {
         if (!boot->up[i] || !op_take(boot, op, 2 * boot->rank + 1 + i, boot->up[i]))
             continue;
-        free(boot->up[i]);
+        fy_bytes_put(boot->up[i]);
         boot->up[i] = NULL;
     }
 }
@@ -227,7 +229,7 @@ static void on_up(struct fy_boot *boot, struct fy_conn *conn, const struct fy_fr
     if (op && op_take(boot, op, pe, up))
         return;
     void **kept = &boot->up[pe - 2 * boot->rank - 1];
-    free(*kept); /* one per child, whatever it sends */
+    fy_bytes_put(*kept); /* one per child, whatever it sends */
     *kept = up;
     conn->body = NULL;
 }
@@ -271,8 +273,8 @@ uint64_t fy_tree_tick(struct fy_boot *boot, uint64_t now)
 
 void fy_tree_free(struct fy_boot *boot)
 {
-    free(boot->up[0]);
-    free(boot->up[1]);
+    fy_bytes_put(boot->up[0]);
+    fy_bytes_put(boot->up[1]);
 }
 
 /* Hands the op to the control thread and waits. */

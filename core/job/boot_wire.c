@@ -2,6 +2,8 @@
  * Bootstrap frames: reads and writes them on sockets that never block, with every size checked first.
  * Called by the thread that owns the connection. */
 #include "boot_wire.h"
+
+#include "../base/reserve.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,9 +43,12 @@ static bool body_reserve(struct fy_conn *conn, size_t size, size_t got)
     size_t room = conn->room * 2 > FIRST_ROOM ? conn->room * 2 : FIRST_ROOM;
     if (room > size)
         room = size;
-    uint8_t *body = realloc(conn->body, room);
+    uint8_t *body = fy_bytes_get(room);
     if (!body)
         return false;
+    if (got)
+        memcpy(body, conn->body, got);
+    fy_bytes_put(conn->body);
     conn->body = body;
     conn->room = room;
     return true;
@@ -62,7 +67,7 @@ static void frame_deliver(struct fy_conn *conn, const struct fy_frame *frame, fy
     conn->have = 0;
     fn(arg, conn, frame, conn->body);
     if (conn->body == NULL || conn->room > FY_WIRE_SMALL) {
-        free(conn->body);
+        fy_bytes_put(conn->body);
         conn->body = NULL;
         conn->room = 0;
     }
@@ -123,7 +128,7 @@ static void out_clear(struct fy_conn *conn)
     while (conn->out) {
         struct fy_chunk *chunk = conn->out;
         conn->out = chunk->next;
-        free(chunk);
+        fy_bytes_put(chunk);
     }
     conn->out_end = &conn->out;
     conn->out_bytes = 0;
@@ -154,7 +159,7 @@ static bool out_step(struct fy_conn *conn)
     conn->out = chunk->next;
     if (!conn->out)
         conn->out_end = &conn->out;
-    free(chunk);
+    fy_bytes_put(chunk);
     return true;
 }
 
@@ -176,7 +181,7 @@ void fy_conn_send(struct fy_conn *conn, uint16_t type, uint32_t sender, const st
     size_t size = 0;
     for (int i = 0; i < n; i++)
         size += parts[i].iov_len;
-    struct fy_chunk *chunk = size <= FY_WIRE_BIG ? malloc(sizeof(*chunk) + sizeof(frame) + size) : NULL;
+    struct fy_chunk *chunk = size <= FY_WIRE_BIG ? fy_bytes_get(sizeof(*chunk) + sizeof(frame) + size) : NULL;
     if (!chunk) {
         conn_mute(conn);
         shutdown(conn->fd, SHUT_WR); /* the peer notices, and so do we */
@@ -210,6 +215,6 @@ void fy_conn_free(struct fy_conn *conn)
     if (conn->fd >= 0)
         close(conn->fd);
     out_clear(conn);
-    free(conn->body);
+    fy_bytes_put(conn->body);
     free(conn);
 }

@@ -3,6 +3,7 @@
  * Creation and destruction under the world's lock, from any thread; alarms from the control thread. */
 #include "channel.h"
 
+#include "../base/reserve.h"
 #include "bounce.h"
 #include "post.h"
 #include <stdlib.h>
@@ -156,17 +157,22 @@ static int open_on_lanes(struct ferry_ctx *ctx, struct ferry_error *error)
 /* They are the last member; what follows in their page is not the channel's. */
 #define COUNTERS offsetof(struct ferry_ctx, counters)
 
+static size_t flows_bytes(const struct fy_world *world)
+{
+    const struct ferry_ctx *ctx = NULL;
+    return world->n_pes * (sizeof(*ctx->flows) + sizeof(*ctx->listed));
+}
+
 static struct ferry_ctx *channel_allocate(struct fy_world *world)
 {
     struct ferry_ctx *ctx = fy_page_object(&world->page, COUNTERS);
     if (!ctx)
         return NULL;
-    ctx->flows = calloc(world->n_pes, sizeof(*ctx->flows));
-    ctx->listed = calloc(world->n_pes, sizeof(*ctx->listed));
-    if (ctx->flows && ctx->listed)
+    ctx->flows = fy_pages_get(flows_bytes(world)); /* touched where a peer is contacted */
+    if (ctx->flows) {
+        ctx->listed = (uint32_t *)(void *)(ctx->flows + world->n_pes);
         return ctx;
-    free(ctx->flows);
-    free(ctx->listed);
+    }
     fy_page_release(&world->page, ctx, COUNTERS);
     return NULL;
 }
@@ -174,8 +180,7 @@ static struct ferry_ctx *channel_allocate(struct fy_world *world)
 static void channel_release(struct ferry_ctx *ctx)
 {
     pthread_mutex_destroy(&ctx->lock);
-    free(ctx->flows);
-    free(ctx->listed);
+    fy_pages_put(ctx->flows, flows_bytes(ctx->world));
     fy_page_release(&ctx->world->page, ctx, COUNTERS);
 }
 
