@@ -131,9 +131,19 @@ static void set_waiting(struct fy_world *world, uint32_t local_pes)
         world->doze++;
 }
 
+/* Before another PE's are read as text. */
+static void terms_end(struct terms *terms)
+{
+    terms->version[sizeof(terms->version) - 1] = '\0';
+    terms->transports[sizeof(terms->transports) - 1] = '\0';
+    terms->hooks[sizeof(terms->hooks) - 1] = '\0';
+}
+
 static int judge(struct ferry_job *job, struct agreement *all, struct ferry_error *error)
 {
     int rc = fy_fate_tell(&all->fate, " could not start", error);
+    terms_end(&all->first_terms);
+    terms_end(&all->odd_terms);
     if (rc == FERRY_OK && all->odd != FY_NOBODY)
         rc = compare(all->odd, &all->first_terms, &all->odd_terms, error);
     job->one_host = all->one_host;
