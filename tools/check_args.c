@@ -188,6 +188,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "the transport has an empty name; give a name, or the path of a plugin");
         s->transport = file_or_name(arg);
         return 0;
+    case ARGP_KEY_END:
+        if (s->mutants && (s->rule || s->json || s->junit || s->expected || s->baseline || state->arg_num))
+            argp_error(state, "--mutants plays its own transports and rules, and writes no file: give it alone");
+        return 0;
     default:
         return parse_output(key, arg, s);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ferry-check: checks a transport against the contract, by the rules of check/. Main thread. */
 #include "check.h"
+#include "standard.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -111,6 +112,7 @@ int main(int argc, char **argv)
 
     if (getenv(FY_LAUNCHED))
         return fy_launched();
+    tool_standard_streams(false);
     check_parse(&check.settings, argc, argv);
     rc = check_names(&check.settings);
     if (rc == 0 && check.settings.list)

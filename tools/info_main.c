@@ -2,6 +2,7 @@
  * ferry-info: shows which transports this machine has and why not, what they can do, and which options there are.
  * One thread. */
 #include "info.h"
+#include "standard.h"
 
 #include <argp.h>
 #include <stdio.h>
@@ -108,6 +109,7 @@ int main(int argc, char **argv)
             "transport that was named, here or by FERRY_TRANSPORT, cannot be used, or if there is none at all."};
     struct settings settings = {0};
     struct info info = {0};
+    tool_standard_streams(false);
     argp_parse(&parser, argc, argv, 0, NULL, &settings);
     if (settings.doctor)
         return info_doctor(settings.spec, settings.json);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #define MAX_SIZE    ((size_t)1 << 40)
@@ -187,6 +188,8 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_LIST:
         list_tests();
+        if (fflush(stdout) != 0 || ferror(stdout))
+            argp_failure(state, EX_IOERR, errno, "cannot write the output");
         exit(0);
     case ARGP_KEY_ARG:
         return parse_word(arg, state);

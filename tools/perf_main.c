@@ -2,6 +2,7 @@
  * ferry-perf: measures latency, rate and bandwidth of Ferry's operations.
  * Each PE is a process; only PE 0 prints. Called by its main thread. */
 #include "perf.h"
+#include "standard.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -175,6 +176,7 @@ static int run_all(struct perf *perf)
 int main(int argc, char **argv)
 {
     static struct perf perf; /* what a failed test leaves behind is still known at the end */
+    tool_standard_streams(false);
     perf_parse(argc, argv, &perf.options);
     if (ferry_init(NULL, &perf.job) != FERRY_OK)
         return 1; /* the library said why */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ferry-run: starts the PEs of a job on this machine, carries their output, and ends with their status. */
 #include "run.h"
+#include "standard.h"
 
 #include <err.h>
 #include <fcntl.h>
@@ -9,18 +10,6 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
-
-/* A pipe of ours must not get the number of a standard stream that the caller closed. */
-static void open_standard_streams(void)
-{
-    int fd;
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd < 0)
-        err(EX_OSERR, "cannot open /dev/null");
-    close(fd);
-}
 
 static void open_signals(struct run_job *job)
 {
@@ -72,7 +61,7 @@ int main(int argc, char **argv)
 {
     struct run_job job = {0};
     run_parse(argc, argv, &job.options);
-    open_standard_streams();
+    tool_standard_streams(true);
     open_signals(&job);
     open_sinks(&job);
     job.pes = calloc((size_t)job.options.n, sizeof *job.pes);

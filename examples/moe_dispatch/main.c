@@ -137,5 +137,8 @@ int main(int argc, char **argv)
         status = args.pes == 0 ? run_pe(&args, &model, n_tokens, &attr) : run_pes(&args, &model, n_tokens);
     free(model.projection);
     free(text.words);
-    return status;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    fprintf(stderr, "moe_dispatch: cannot write the output\n");
+    return EXIT_FAILED;
 }

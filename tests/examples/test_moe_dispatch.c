@@ -165,6 +165,15 @@ static void bad_arguments_are_named(void **state)
     command_free(&command);
 }
 
+static void lost_output_is_an_error(void **state)
+{
+    (void)state;
+    struct command command;
+    command_run(&command, "%s --text %s --hidden 16 --tokens 32 >/dev/full", test_path("MOE_DISPATCH"), test_path("TEXT"));
+    command_expect(&command, 1, "moe_dispatch: cannot write the output");
+    command_free(&command);
+}
+
 static void too_many_channels_is_an_error(void **state)
 {
     (void)state;
@@ -241,6 +250,7 @@ int main(void)
         cmocka_unit_test(sixty_four_pes),
         cmocka_unit_test(prints_each_pe_and_the_total),
         cmocka_unit_test(bad_arguments_are_named),
+        cmocka_unit_test(lost_output_is_an_error),
         cmocka_unit_test(too_many_channels_is_an_error),
         cmocka_unit_test(a_changed_byte_is_found),
         cmocka_unit_test(data_later_than_its_signal_is_found),

@@ -41,6 +41,14 @@ cases = tree.parse(sys.argv[2]).getroot().findall("testsuite/testcase")
 assert [c.get("classname") for c in cases] == ["L2.kinds"] * 2 + ["L4.kinds"] * 2, cases
 PY
 
+# What is opened does not become the output that the caller has closed.
+"$check" --rule R26.1 --level L2 --json "$work/json" >&- 2>"$work/out"
+[ $? = 1 ] && grep -q 'cannot write the output' "$work/out" || complain "ferry-check with a closed output does not say so"
+python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/json" || complain "the output is in the file of --json"
+expect 64 'give it alone' --mutants --rule R10
+expect 64 'give it alone' --mutants loopback
+expect 64 'give it alone' --mutants --json "$work/json"
+
 export BREAK=cswap-old LD_PRELOAD="$broken"
 expect 1 '^FAIL R26.1 compare_swap returns' --rule R26.1 --level L2 --json "$work/json" --junit "$work/xml"
 for text in '  done:    as it is, 4 PEs as threads' '  seen:    rules_kinds.c:' '  allowed: .*semantics.md#atomics' '^FAIL: loopback keeps none'; do

@@ -273,6 +273,10 @@ static void test_usage_errors(void **state)
     assert_int_equal(command_run(&c, ARGS(run, "-n", "4", perf, "no_such_test")), 64);
     assert_int_equal(count_pieces(c.error_text, c.error_length, "no test named no_such_test"), 1);
     command_release(&c);
+    memset(&c, 0, sizeof c);
+    assert_int_equal(command_run(&c, ARGS("/bin/sh", "-c", "exec \"$0\" --list >/dev/full", perf)), 74);
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "ferry-perf: cannot write the output"), 1);
+    command_release(&c);
 }
 
 int main(void)
