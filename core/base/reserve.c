@@ -17,9 +17,15 @@ struct head {
     _Alignas(16) size_t length; /* of all */
 };
 
+/* To the end of the last page: for the thread sanitizer only whole pages are gone with what was written to them. */
+static size_t whole(size_t length)
+{
+    return (length + 4095) & ~(size_t)4095;
+}
+
 void *fy_pages_get(size_t length)
 {
-    void *pages = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *pages = length > SIZE_MAX - 4095 ? MAP_FAILED : mmap(NULL, whole(length), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     return pages == MAP_FAILED ? NULL : pages;
 }
@@ -27,7 +33,7 @@ void *fy_pages_get(size_t length)
 void fy_pages_put(void *pages, size_t length)
 {
     if (pages)
-        munmap(pages, length);
+        munmap(pages, whole(length));
 }
 
 void *fy_bytes_get(size_t size)

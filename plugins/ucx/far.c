@@ -36,18 +36,25 @@ int fy_ux_far_answer(struct fy_ux_peer *p, ucs_status_ptr_t answer)
     return answer ? FERRY_OK : FERRY_DONE;
 }
 
-void fy_ux_far_done(void *request, ucs_status_t status, void *peer)
+static void done(void *request, ucs_status_t status, struct fy_ux_peer *peer)
 {
     if (status != UCS_OK)
         fy_ux_peer_failed(peer, fy_ux_status(status), status);
     ucp_request_free(request);
 }
 
+void fy_ux_far_done(void *request, ucs_status_t status, void *peer)
+{
+    ((struct fy_ux_peer *)peer)->unsent--;
+    ((struct fy_ux_peer *)peer)->channel->unsent--;
+    done(request, status, peer);
+}
+
 void fy_ux_far_replied(void *request, ucs_status_t status, void *peer)
 {
     ((struct fy_ux_peer *)peer)->awaited--;
     ((struct fy_ux_peer *)peer)->channel->awaited--;
-    fy_ux_far_done(request, status, peer);
+    done(request, status, peer);
 }
 
 /* ------------------------------------------------------------------ copied sources */
@@ -81,7 +88,9 @@ static int put_copy(struct fy_ux_channel *c, struct fy_ux_peer *p, const struct 
     param.cb.send = slot_done;
     param.user_data = s;
     answer = ucp_put_nbx(p->ep, s->data, op->length, op->key->address + op->offset, rkey, &param);
-    if (!UCS_PTR_IS_PTR(answer))
+    if (UCS_PTR_IS_PTR(answer))
+        fy_ux_kept(c, p);
+    else
         slot_free(s);
     return UCS_PTR_IS_ERR(answer) ? fy_ux_far_answer(p, answer) : FERRY_DONE;
 }
@@ -107,7 +116,10 @@ static int move(struct fy_ux_channel *c, struct fy_ux_peer *p, const struct ferr
             fy_ux_asked(c, p);
         return fy_ux_far_answer(p, answer);
     }
-    return fy_ux_far_answer(p, ucp_put_nbx(p->ep, op->local, op->length, at, rkey, &param));
+    answer = ucp_put_nbx(p->ep, op->local, op->length, at, rkey, &param);
+    if (UCS_PTR_IS_PTR(answer))
+        fy_ux_kept(c, p);
+    return fy_ux_far_answer(p, answer);
 }
 
 /* Each piece is one message, which the target copies at once to where it belongs. */

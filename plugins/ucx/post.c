@@ -126,6 +126,39 @@ static __attribute__((noinline)) int set(struct ferry_transport *t, uint32_t cha
     return fy_ux_rma(t, channel, &put);
 }
 
+/* What a fetching one needs besides; `param` is the channel's. */
+static inline void want(ucp_request_param_t *param, struct fy_ux_peer *p, const struct ferry_op *op, unsigned wide)
+{
+    param->reply_buffer = op->local;
+    param->user_data = p;
+    if (op->amo == FERRY_AMO_CSWAP)
+        load_swap(op->local, wide, op->operand);
+}
+
+static __attribute__((noinline)) int amo_far(struct fy_ux_channel *c, const struct ferry_op *op, union word operand, int fetch)
+{
+    struct fy_ux_peer *p = &c->peers[op->peer];
+    unsigned wide = op->width == 8;
+    ucp_request_param_t *param = fetch ? &c->reply[wide] : &c->kept[wide];
+    ucs_status_ptr_t answer;
+    ucp_rkey_h rkey;
+    int rc = fy_ux_far_ready(c, op, fetch, &rkey);
+
+    if (rc)
+        return rc;
+    if (op->key->at[c->id].near) /* only now unpacked */
+        return fy_ux_amo(c->t, c->id, op);
+    param->user_data = p;
+    if (fetch)
+        want(param, p, op, wide);
+    answer = ucp_atomic_op_nbx(p->ep, (ucp_atomic_op_t)codes[op->amo], &operand, 1, op->key->address + op->offset, rkey, param);
+    if (UCS_PTR_IS_PTR(answer) && fetch)
+        fy_ux_asked(c, p);
+    else if (UCS_PTR_IS_PTR(answer))
+        fy_ux_kept(c, p);
+    return fy_ux_far_answer(p, answer);
+}
+
 int fy_ux_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op)
 {
     struct fy_ux_channel *c = t->channels[channel];
@@ -137,26 +170,18 @@ int fy_ux_amo(struct ferry_transport *t, uint32_t channel, const struct ferry_op
     ucp_request_param_t *param = fetch ? &c->reply[wide] : &c->no_reply[wide];
     ucp_rkey_h rkey = key->at[channel].near;
     ucs_status_ptr_t answer;
-    int far_away = !rkey, rc;
 
     if (unlikely(op->amo == FERRY_AMO_SET && !fetch))
         return set(t, channel, op);
-    if (unlikely(far_away)) {
-        rc = fy_ux_far_ready(c, op, fetch, &rkey);
-        if (rc)
-            return rc;
-        far_away = !key->at[channel].near; /* it may have been unpacked just now */
-    }
+    if (unlikely(!rkey))
+        return amo_far(c, op, operand, fetch);
     if (fetch) {
-        if (bitwise(op->amo) && !far_away)
+        if (bitwise(op->amo))
             return update_here(op, operand);
-        param->reply_buffer = op->local;
-        param->user_data = p;
-        if (op->amo == FERRY_AMO_CSWAP)
-            load_swap(op->local, wide, op->operand);
+        want(param, p, op, wide);
     }
     answer = ucp_atomic_op_nbx(p->ep, (ucp_atomic_op_t)codes[op->amo], &operand, 1, key->address + op->offset, rkey, param);
-    if (likely(!answer && !far_away))
+    if (likely(!answer))
         return FERRY_DONE;
     if (fetch && UCS_PTR_IS_PTR(answer))
         fy_ux_asked(c, p);

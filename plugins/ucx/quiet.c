@@ -24,14 +24,25 @@ static void flushed(void *request, ucs_status_t status, void *arg)
     ucp_request_free(request);
 }
 
-/* Starts a flush. OK: it is complete; AGAIN, with *ticket set or, where no more can be under way, 0; or an error. */
+/* UCX 1.13 says that a flush over shared memory is complete as soon as its queue has room again, though what had been kept back
+ * when it was full may still be (uct_mm_ep_flush): so a flush begins only when all is sent. */
+static int sent(struct fy_ux_channel *c, uint32_t peer)
+{
+    const uint64_t *unsent = peer == FERRY_PEER_ALL ? &c->unsent : &c->peers[peer].unsent;
+
+    while (*unsent && ucp_worker_progress(c->worker))
+        ;
+    return !*unsent;
+}
+
+/* Starts a flush. OK: it is complete; AGAIN, with *ticket set or, where it cannot begin yet, 0; or an error. */
 static int begin(struct fy_ux_channel *c, uint32_t peer, uint64_t *ticket)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA};
     struct fy_ux_flush *f = &c->flushes[(c->tickets + 1) % FY_UX_TICKETS];
     ucs_status_ptr_t answer;
 
-    if (f->ticket && !f->done)
+    if ((f->ticket && !f->done) || !sent(c, peer))
         return FERRY_AGAIN;
     f->ticket = ++c->tickets;
     f->covers = c->posted;

@@ -57,6 +57,7 @@ struct fy_ux_peer {
     uint64_t flushed;   /* and at the last flush of this peer that is complete */
     uint64_t asked;     /* gets and atomics with a result, ever; */
     uint64_t awaited;   /* those under way */
+    uint64_t unsent;    /* puts and atomics without a result that UCX has not sent yet */
     _Atomic int status; /* enum ferry_status of the first failure */
     _Atomic int ucs;    /* UCX's status of it, 0: none */
 };
@@ -87,11 +88,12 @@ struct fy_ux_channel {
     struct ferry_transport *t;
     ucp_worker_h worker;
     struct fy_ux_peer *peers; /* by number */
-    ucp_request_param_t plain, with_memh, reply[2], no_reply[2]; /* [width == 8] */
+    ucp_request_param_t plain, with_memh, reply[2], no_reply[2], kept[2]; /* [width == 8]; the last: no_reply, heard of when sent */
     uint32_t id;
     uint64_t posted, flushed; /* operations that a flush has to cover; those that one of all peers has covered */
     uint64_t tickets;         /* drawn */
     uint64_t asked, awaited;  /* gets and atomics with a result, ever and under way: their answers complete them */
+    uint64_t unsent;          /* puts and atomics without a result that UCX has not sent yet: its flushes may miss them */
     uint64_t own;             /* ticket of a flush of our own, for the window; 0: none */
     struct fy_ux_slot *slots, *free; /* the first: all of them; NULL: nothing is copied here */
     _Atomic int status; /* of the first peer that failed; any thread */
@@ -228,6 +230,13 @@ static inline void fy_ux_asked(struct fy_ux_channel *c, struct fy_ux_peer *p)
     c->awaited++;
     p->asked++;
     p->awaited++;
+}
+
+/* One without an answer that UCX keeps back: fy_ux_far_done hears when it is sent. */
+static inline void fy_ux_kept(struct fy_ux_channel *c, struct fy_ux_peer *p)
+{
+    c->unsent++;
+    p->unsent++;
 }
 
 /* quiet.c: channel thread */

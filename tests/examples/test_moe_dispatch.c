@@ -77,6 +77,13 @@ static void few_destinations(void **state)
     command_free(&command);
 }
 
+/* The thread sanitizer does not see what orders threads of one process if that came by way of another process. */
+#ifdef __SANITIZE_THREAD__
+#define SEVERAL 0
+#else
+#define SEVERAL 1
+#endif
+
 /* Processes, threads, both: the job is the same. */
 static void threads_are_pes_like_processes(void **state)
 {
@@ -84,8 +91,10 @@ static void threads_are_pes_like_processes(void **state)
     const int sizes[] = {8}, halves[] = {2}, one[] = {1};
     char sums[128], again[128];
     same_for_sizes(sizes, 1, "--hidden 32 --tokens 300", sums, sizeof sums);
-    same_for_sizes(halves, 1, "--hidden 32 --tokens 300 --pes 4", again, sizeof again);
-    assert_string_equal(sums, again);
+    if (SEVERAL) {
+        same_for_sizes(halves, 1, "--hidden 32 --tokens 300 --pes 4", again, sizeof again);
+        assert_string_equal(sums, again);
+    }
     same_for_sizes(one, 1, "--hidden 32 --tokens 300 --pes 8", again, sizeof again);
     assert_string_equal(sums, again);
     struct command command;
@@ -104,7 +113,8 @@ static void sixty_four_pes(void **state)
 {
     (void)state;
     struct command command;
-    run_moe(&command, 2, "--pes 32 --hidden 16 --topk 4 --ring 4 --chunk 2 --channels 1 --experts 1024 --max-dest 8 --tokens 1024");
+    run_moe(&command, 1 + SEVERAL, SEVERAL ? "--pes 32 --hidden 16 --topk 4 --ring 4 --chunk 2 --channels 1 --experts 1024 --max-dest 8 --tokens 1024"
+                                    : "--pes 64 --hidden 16 --topk 4 --ring 4 --chunk 2 --channels 1 --experts 1024 --max-dest 8 --tokens 1024");
     command_expect(&command, 0, "moe_dispatch: 64 PEs, 1024 tokens");
     command_expect(&command, 0, "verified 1024 tokens of 1024, every byte: 0 mismatched");
     command_free(&command);
