@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum fy_blob_type { FY_BLOB_ENDPOINT = 1, FY_BLOB_KEY = 2, FY_BLOB_CONNECT = 3, FY_BLOB_JOB = 4, FY_BLOB_ALLOC = 5 };
+enum fy_blob_type { FY_BLOB_ENDPOINT = 1, FY_BLOB_KEY = 2, FY_BLOB_CONNECT = 3, FY_BLOB_JOB = 4 };
 
 struct fy_blob {
     uint32_t magic;

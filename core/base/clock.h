@@ -31,9 +31,9 @@ static inline void fy_cpu_relax(void)
 #endif
 }
 
-/* One waiting episode. Zero it (but for `doze`, where so many wait that sleeps of 1 ms would fill the cores), then call fy_backoff each time the condition was found unmet. Spins FY_SPIN rounds,
- * yields FY_YIELD rounds, then sleeps 50 µs doubling to 1 ms. Returns true every so often (every 256th spin, every
- * yield and sleep): the moment to look at alarms and deadlines. */
+/* One waiting episode. Zero it (but for `doze`, where so many wait that sleeps of 1 ms would fill the cores), then call fy_backoff
+ * each time the condition was found unmet. Spins FY_SPIN rounds, yields FY_YIELD rounds, then sleeps 50 µs doubling to 1 ms.
+ * Returns true every so often (every 256th spin, every yield and sleep): the moment to look at alarms and deadlines. */
 #define FY_SPIN  2000u
 #define FY_LOOK  256u /* rounds of spinning between two looks at what is expensive to look at */
 #define FY_YIELD 2000u

@@ -18,8 +18,10 @@ void fy_fate_set(struct fy_fate *fate, uint32_t pe, int status, const struct fer
     snprintf(fate->hint, sizeof(fate->hint), "%s", error->hint);
 }
 
-void fy_fate_combine(struct fy_fate *into, const struct fy_fate *other)
+void fy_fate_combine(void *a, const void *b)
 {
+    struct fy_fate *into = a;
+    const struct fy_fate *other = b;
     if (other->status != FERRY_OK && (into->status == FERRY_OK || other->pe < into->pe))
         *into = *other;
 }

@@ -18,7 +18,7 @@ struct fy_fate {
 /* `error` is read only if status is not FERRY_OK. */
 void fy_fate_set(struct fy_fate *fate, uint32_t pe, int status, const struct ferry_error *error);
 /* In any order and grouping the result is the same. */
-void fy_fate_combine(struct fy_fate *into, const struct fy_fate *other);
+void fy_fate_combine(void *a, const void *b); /* into a; struct fy_fate, both; a fy_combine_fn */
 /* The record of it, "pe 3<what>: message", for those that did not fail. Returns the status. */
 int fy_fate_tell(struct fy_fate *fate, const char *what, struct ferry_error *error);
 

@@ -25,8 +25,10 @@ static size_t whole(size_t length)
 
 void *fy_pages_get(size_t length)
 {
-    void *pages = length > SIZE_MAX - 4095 ? MAP_FAILED : mmap(NULL, whole(length), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *pages = MAP_FAILED;
 
+    if (length <= SIZE_MAX - 4095)
+        pages = mmap(NULL, whole(length), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return pages == MAP_FAILED ? NULL : pages;
 }
 

@@ -60,9 +60,10 @@ static void odd_out(struct agreement *into, uint32_t pe, const struct terms *ter
 /* Of the higher part it is enough to look at its first and its odd one: who is between them is as its first. */
 static void agreement_combine(void *a, const void *b)
 {
-    struct agreement *into = a;
-    const struct agreement *other = b, low = *into;
+    struct agreement *into = a, low;
+    const struct agreement *other = b;
     if (other->first < into->first) {
+        low = *into;
         *into = *other;
         other = &low;
     }
@@ -216,17 +217,12 @@ int fy_job_agree(struct ferry_job *job, int mine, struct ferry_error *error)
     return rc;
 }
 
-static void fates_combine(void *into, const void *other)
-{
-    fy_fate_combine(into, other);
-}
-
 int fy_job_same_fate(struct ferry_job *job, int mine, const char *step, struct ferry_error *error)
 {
     struct fy_fate fate;
     struct ferry_error other;
     fy_fate_set(&fate, job->world.my_pe, mine, error);
-    int rc = fy_boot_reduce(job->boot, &fate, sizeof(fate), fates_combine, step, job->world.timeout, &other);
+    int rc = fy_boot_reduce(job->boot, &fate, sizeof(fate), fy_fate_combine, step, job->world.timeout, &other);
     if (rc == FERRY_OK)
         rc = fy_fate_tell(&fate, " could not start", &other);
     if (mine != FERRY_OK)

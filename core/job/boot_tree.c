@@ -65,10 +65,16 @@ static struct fy_up op_header(const struct fy_op *op, uint32_t count)
     return up;
 }
 
+/* Bytes of the result. */
+static size_t op_bytes(const struct fy_boot *boot, const struct fy_op *op)
+{
+    return (op->combine ? 1 : boot->n) * op->length;
+}
+
 static void op_send_down(struct fy_boot *boot, const struct fy_op *op)
 {
     struct fy_up down = op_header(op, boot->n);
-    struct iovec parts[2] = {{&down, sizeof(down)}, {op->all, (op->combine ? 1 : boot->n) * op->length}};
+    struct iovec parts[2] = {{&down, sizeof(down)}, {op->all, op_bytes(boot, op)}};
     for (struct fy_conn *conn = boot->hub.conns; conn; conn = conn->next)
         if (conn->role == FY_ROLE_CHILD && conn->state == FY_CONN_READY)
             fy_conn_send(conn, FY_FRAME_DOWN, boot->rank, parts, op->length ? 2 : 1);
@@ -79,14 +85,13 @@ static void op_send_up(struct fy_boot *boot, struct fy_op *op, struct fy_conn *p
     struct level levels[LEVELS];
     struct iovec parts[LEVELS + 1];
     struct fy_up up = op_header(op, op->n_subtree);
-    int n = op->length && !op->combine ? subtree_levels(boot->rank, boot->n, levels) : 0;
-    parts[0] = (struct iovec){&up, sizeof(up)};
+    int n = 0, runs = op->length && !op->combine ? subtree_levels(boot->rank, boot->n, levels) : 0;
+    parts[n++] = (struct iovec){&up, sizeof(up)};
     if (op->combine)
-        parts[++n] = (struct iovec){op->all, op->length};
-    for (int i = 0; i < n && !op->combine; i++)
-        parts[i + 1] =
-            (struct iovec){op->all + levels[i].from * op->length, (levels[i].to - levels[i].from) * op->length};
-    fy_conn_send(parent, FY_FRAME_UP, boot->rank, parts, n + 1);
+        parts[n++] = (struct iovec){op->all, op->length};
+    for (int i = 0; i < runs; i++)
+        parts[n++] = (struct iovec){op->all + levels[i].from * op->length, (levels[i].to - levels[i].from) * op->length};
+    fy_conn_send(parent, FY_FRAME_UP, boot->rank, parts, n);
     op->sent_up = true;
 }
 
@@ -245,7 +250,7 @@ static void on_down(struct fy_boot *boot, struct fy_conn *conn, const struct fy_
     if (!op || !op->sent_up || !same_step(op, down))
         return; /* given up here */
     if (op->length)
-        memcpy(op->all, down + 1, (op->combine ? 1 : boot->n) * op->length);
+        memcpy(op->all, down + 1, op_bytes(boot, op));
     op_end(boot, op);
 }
 

@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void fates_combine(void *into, const void *other)
-{
-    fy_fate_combine(into, other);
-}
-
 int fy_exchange_outcome(struct fy_heap_state *state, int status, const char *step, const struct ferry_error *mine,
                         struct ferry_error *error)
 {
@@ -18,7 +13,7 @@ int fy_exchange_outcome(struct fy_heap_state *state, int status, const char *ste
     int rc;
 
     fy_fate_set(&fate, config->my_pe, status, mine);
-    rc = config->up.reduce(config->up.arg, &fate, sizeof(fate), fates_combine, step, error);
+    rc = config->up.reduce(config->up.arg, &fate, sizeof(fate), fy_fate_combine, step, error);
     return rc ? rc : fy_fate_tell(&fate, "", error);
 }
 
