@@ -11,9 +11,9 @@
 
 /* record.c: any thread. Fills a record but for channel, operation, device and message; peer -1: none. */
 void fy_plugin_record(struct ferry_error *e, int64_t peer, int status, int64_t library, const char *hint);
-/* Notes under its lock the failure of a call, which query_error gives where a channel has none of its own. Returns `status`. */
-int fy_plugin_fail(pthread_mutex_t *lock, struct ferry_error *failure, int64_t peer, int status, int64_t library, const char *hint,
-                   const char *format, va_list args) __attribute__((format(printf, 7, 0)));
+/* Notes under its lock the failure of a call, which query_error gives where a channel has none of its own. */
+void fy_plugin_fail(pthread_mutex_t *lock, struct ferry_error *failure, int64_t peer, int status, int64_t library, const char *hint,
+                    const char *format, va_list args) __attribute__((format(printf, 7, 0)));
 /* What query_error about a peer gives, record->size being set: nothing if the failure was another peer's. Returns FERRY_OK. */
 int fy_plugin_give(struct ferry_error *record, struct ferry_error e, uint32_t peer);
 

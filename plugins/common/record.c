@@ -18,14 +18,13 @@ void fy_plugin_record(struct ferry_error *e, int64_t peer, int status, int64_t l
     snprintf(e->hint, sizeof e->hint, "%s", hint);
 }
 
-int fy_plugin_fail(pthread_mutex_t *lock, struct ferry_error *failure, int64_t peer, int status, int64_t library, const char *hint,
-                   const char *format, va_list args)
+void fy_plugin_fail(pthread_mutex_t *lock, struct ferry_error *failure, int64_t peer, int status, int64_t library, const char *hint,
+                    const char *format, va_list args)
 {
     pthread_mutex_lock(lock);
     fy_plugin_record(failure, peer, status, library, hint);
     vsnprintf(failure->message, sizeof failure->message, format, args);
     pthread_mutex_unlock(lock);
-    return status;
 }
 
 int fy_plugin_give(struct ferry_error *record, struct ferry_error e, uint32_t peer)

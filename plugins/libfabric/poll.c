@@ -197,8 +197,7 @@ static int rung(const struct ferry_transport *t)
     return t->bell >= 0 && poll(&bell, 1, 0) > 0;
 }
 
-/* How many operations of peers the counter has grown by. Two looks in a row with one operation each, or more, and again: they
- * come one behind the other. */
+/* Has the counter of peers' operations grown? Where it has by two or more in two looks in a row, they come one behind the other. */
 static int counted(struct ferry_transport *t)
 {
     uint64_t count = fi_cntr_read(t->count), more = count - t->counted;

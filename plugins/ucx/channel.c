@@ -91,16 +91,18 @@ static int64_t now_ms(void)
     return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Over shared memory what UCX itself still has to send, an acknowledgement for instance, ends the process, too. A flush waits for it; but one that
- * finds room in a queue again says that it is complete while something is kept back (quiet.c), which progress sends: so both, and
- * again. A peer that does not read any more gets half a second. 1: nothing is left. */
+/* Over shared memory what UCX itself still has to send, an acknowledgement for instance, ends the process, too. A flush waits for
+ * it; but one that finds room in a queue again says that it is complete while something is kept back (quiet.c), which progress
+ * sends: so both, and again. A peer that does not read any more gets half a second. 1: nothing is left. */
 static int drained(const struct fy_ux_channel *c)
 {
     ucp_worker_h worker = c->worker;
     ucp_request_param_t param = {.op_attr_mask = 0};
     int64_t end = now_ms() + DRAIN_MS;
 
-    for (int i = 0; i < 3 && worker && c->t->context.shm; i++) {
+    if (!worker || !c->t->context.shm)
+        return 1;
+    for (int i = 0; i < 3; i++) {
         ucs_status_ptr_t answer;
         while (ucp_worker_progress(worker) && now_ms() < end)
             ;

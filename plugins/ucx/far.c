@@ -45,9 +45,11 @@ static void done(void *request, ucs_status_t status, struct fy_ux_peer *peer)
 
 void fy_ux_far_done(void *request, ucs_status_t status, void *peer)
 {
-    ((struct fy_ux_peer *)peer)->unsent--;
-    ((struct fy_ux_peer *)peer)->channel->unsent--;
-    done(request, status, peer);
+    struct fy_ux_peer *p = peer;
+
+    p->unsent--;
+    p->channel->unsent--;
+    done(request, status, p);
 }
 
 void fy_ux_far_replied(void *request, ucs_status_t status, void *peer)
