@@ -157,7 +157,7 @@ void pair_turn(struct pair *p)
         pair_ops()->progress(p->pe[i].t, FERRY_CHANNEL_SERVICE);
 }
 
-static double now(void)
+double pair_now(void)
 {
     struct timespec t;
 
@@ -168,7 +168,7 @@ static double now(void)
 int pair_post(struct pair *p, int from, uint32_t channel, const struct ferry_op *op)
 {
     struct ferry_transport *t = p->pe[from].t;
-    double end = now() + PAIR_SECONDS;
+    double end = pair_now() + PAIR_SECONDS;
     int rc;
 
     do {
@@ -177,13 +177,13 @@ int pair_post(struct pair *p, int from, uint32_t channel, const struct ferry_op 
             return rc;
         pair_ops()->progress(t, channel);
         pair_turn(p);
-    } while (now() < end);
+    } while (pair_now() < end);
     return FERRY_ERR_TIMEOUT;
 }
 
 int pair_quiet(struct pair *p, int from, uint32_t channel, uint32_t peer)
 {
-    double end = now() + PAIR_SECONDS;
+    double end = pair_now() + PAIR_SECONDS;
     uint64_t ticket = 0;
     int rc;
 
@@ -193,7 +193,7 @@ int pair_quiet(struct pair *p, int from, uint32_t channel, uint32_t peer)
             return rc;
         pair_ops()->progress(p->pe[from].t, channel);
         pair_turn(p);
-    } while (now() < end);
+    } while (pair_now() < end);
     return FERRY_ERR_TIMEOUT;
 }
 

@@ -44,6 +44,7 @@ void pair_turn(struct pair *p);
 int pair_post(struct pair *p, int from, uint32_t channel, const struct ferry_op *op);
 /* A ticket, until it is good or the time is over. */
 int pair_quiet(struct pair *p, int from, uint32_t channel, uint32_t peer);
+double pair_now(void); /* seconds, monotonic */
 void pair_close(struct pair *p);
 struct ferry_op pair_put(const struct pair *p, int from, uint32_t to, uint64_t offset, const void *source, size_t length);
 

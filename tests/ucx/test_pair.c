@@ -330,14 +330,6 @@ static void test_again(void **state)
     assert_true(variables == environ);
 }
 
-static double seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* More than the target's queue has room for, so UCX keeps some back; then the target reads all that it has been sent. A quiet has to
  * cover what was kept back, too. */
 static void test_kept_back(void **state)
@@ -362,7 +354,7 @@ static void test_kept_back(void **state)
         pair_ops()->progress(p.pe[1].t, FERRY_CHANNEL_SERVICE);
     pair_ops()->progress(p.pe[0].t, 0); /* sends the first of them, and sees that there is room */
     rc = pair_ops()->quiet(p.pe[0].t, 0, 1, &ticket);
-    for (double end = seconds() + PAIR_SECONDS; rc == FERRY_AGAIN && seconds() < end;) {
+    for (double end = pair_now() + PAIR_SECONDS; rc == FERRY_AGAIN && pair_now() < end;) {
         pair_ops()->progress(p.pe[0].t, 0);
         pair_turn(&p);
         rc = pair_ops()->quiet(p.pe[0].t, 0, 1, &ticket);
