@@ -205,6 +205,20 @@ void *ferry_ptr(ferry_job_t *job, const void *address, int pe)
     return (char *)target->map + ((const char *)address - segment->address);
 }
 
+void *ferry_device_ptr(ferry_job_t *job, const void *address, int pe)
+{
+    job = fy_api_job(job);
+    if (!job)
+        return NULL;
+    if ((uint32_t)pe >= job->world.n_pes)
+        fy_usage(job, "ferry_device_ptr: pe %d is out of range, the job has 0 to %u", pe, job->world.n_pes - 1);
+    else if (!fy_heap_find(job->heap, address))
+        fy_usage(job, "ferry_device_ptr: %p is not in the symmetric heap", address);
+    else
+        fy_fail(&job->world, FERRY_ERR_UNSUPPORTED, pe, -1, -1, NULL, "ferry_device_ptr: no memory is mapped for a GPU");
+    return NULL;
+}
+
 /* ------------------------------------------------------------------ buffers */
 
 int ferry_register(ferry_job_t *job, void *address, size_t length, ferry_buffer_t **buffer)

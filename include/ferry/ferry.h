@@ -153,6 +153,11 @@ FERRY_API int ferry_free(ferry_job_t *job, void *address);
 /* Address at which this process can load and store the counterpart of `address` on `pe`; NULL if it cannot.
  * Stores through it are ordered by fence and quiet like puts. */
 FERRY_API void *ferry_ptr(ferry_job_t *job, const void *address, int pe);
+/* Address at which kernels on this PE's GPU load and store the counterpart of `address` on `pe`: in GPU memory, this PE's or a
+ * peer's that is mapped here (FERRY_P2P), or in host memory, which the call pins for the GPU. NULL if they cannot, and
+ * ferry_last_error says why. The address holds as long as the block. Opens CUDA if that was not done yet, so call it before kernels
+ * run that others wait for. Kernels order their own loads and stores: fence and quiet know nothing of them. Any thread. */
+FERRY_API void *ferry_device_ptr(ferry_job_t *job, const void *address, int pe);
 /* Local. Registers memory of this PE as a source or destination, for transports that want that; never required.
  * It must stay mapped until deregistered. */
 FERRY_API int ferry_register(ferry_job_t *job, void *address, size_t length, ferry_buffer_t **buffer);
