@@ -43,7 +43,7 @@ static void __attribute__((noreturn, format(printf, 1, 2))) usage(const char *fo
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
-    fprintf(stderr, "moe_dispatch: %s\n", line);
+    fprintf(stderr, MOE_NAME ": %s\n", line);
     exit(EXIT_USAGE);
 }
 

@@ -216,6 +216,29 @@ static int prepare(struct channel *channel)
     return FERRY_OK;
 }
 
+int exchange_prepare(const struct moe_args *args)
+{
+    (void)args;
+    return 0;
+}
+
+int exchange_open(struct moe *moe)
+{
+    int rc = FERRY_OK;
+    for (uint32_t c = 0; c < moe->args->channels && rc == FERRY_OK; c++) {
+        rc = ferry_ctx_create(moe->job, 0, &moe->channels[c].ctx);
+        if (rc != FERRY_OK)
+            fail_call(moe, rc, "--channels '%" PRIu32 "': context %" PRIu32, moe->args->channels, c);
+    }
+    return rc;
+}
+
+/* ferry_finalize releases the contexts. */
+void exchange_close(struct moe *moe)
+{
+    (void)moe;
+}
+
 int exchange_run(struct moe *moe, struct exchange *exchange)
 {
     moe->exchange = exchange;

@@ -11,9 +11,9 @@
 /* The first failure is the cause; what other threads meet after it is not worth a line. */
 static int fail_line(struct moe *moe, int status, const char *line)
 {
-    if (atomic_exchange(&moe->failed, 1) == 0) {
+    if (__atomic_exchange_n(&moe->failed, 1, __ATOMIC_SEQ_CST) == 0) {
         if (status != FERRY_ERR_ABORTED) /* that was said where it was decided */
-            fprintf(stderr, "moe_dispatch: pe %" PRIu32 ": %s\n", moe->me, line);
+            fprintf(stderr, MOE_NAME ": pe %" PRIu32 ": %s\n", moe->me, line);
         /* When the peers know already, there is nobody to tell. */
         if (status != FERRY_ERR_ABORTED && status != FERRY_ERR_PEER)
             ferry_abort(moe->job, EXIT_FAILED);
@@ -53,7 +53,7 @@ static void print_setup(const struct moe *moe)
     const struct moe_args *a = moe->args;
     if (moe->me != 0)
         return;
-    printf("moe_dispatch: %" PRIu32 " PEs, %" PRIu32 " tokens of %s, hidden %" PRIu32 ", top %" PRIu32 " of %" PRIu32
+    printf(MOE_NAME ": %" PRIu32 " PEs, %" PRIu32 " tokens of %s, hidden %" PRIu32 ", top %" PRIu32 " of %" PRIu32
            " experts, %" PRIu32 " channels%s, ring %" PRIu32 ", chunk %" PRIu32 ", at most %" PRIu32 " destinations\n",
            moe->n_pes, moe->n_tokens, a->path, a->hidden, a->topk, a->experts, a->channels,
            a->threads ? " with a thread each" : "", a->ring, a->chunk, moe->lanes);
@@ -66,7 +66,9 @@ static int run(struct moe *moe, uint64_t *bad)
     if (rc != FERRY_OK)
         return rc;
     print_setup(moe);
-    rc = dispatch_run(moe);
+    rc = exchange_open(moe);
+    if (rc == FERRY_OK)
+        rc = dispatch_run(moe);
     if (rc == FERRY_OK)
         rc = experts_run(moe);
     if (rc == FERRY_OK)
@@ -85,7 +87,7 @@ static int run_job(struct moe *moe, ferry_attr_t *attr)
     attr->error = &error;
     int rc = ferry_init(attr, &moe->job);
     if (rc != FERRY_OK) {
-        fprintf(stderr, "moe_dispatch: ferry_init: %s: %s\n", ferry_status_string(rc), error.message);
+        fprintf(stderr, MOE_NAME ": ferry_init: %s: %s\n", ferry_status_string(rc), error.message);
         return EXIT_FAILED;
     }
     moe->me = (uint32_t)ferry_my_pe(moe->job);
@@ -93,18 +95,19 @@ static int run_job(struct moe *moe, ferry_attr_t *attr)
     char why[256];
     if (plan_lanes(moe, why, sizeof why) != 0) {
         if (moe->me == 0) /* the others have found the same */
-            fprintf(stderr, "moe_dispatch: %s\n", why);
+            fprintf(stderr, MOE_NAME ": %s\n", why);
         ferry_finalize(moe->job);
         return EXIT_USAGE;
     }
     uint64_t bad = 0;
     rc = run(moe, &bad);
+    exchange_close(moe);
     plan_destroy(moe);
     int finalized = ferry_finalize(moe->job);
     if (rc != FERRY_OK)
         return EXIT_FAILED;
     if (finalized != FERRY_OK) {
-        fprintf(stderr, "moe_dispatch: pe %" PRIu32 ": ferry_finalize: %s\n", moe->me, ferry_status_string(finalized));
+        fprintf(stderr, MOE_NAME ": pe %" PRIu32 ": ferry_finalize: %s\n", moe->me, ferry_status_string(finalized));
         return EXIT_FAILED;
     }
     return bad == 0 ? 0 : EXIT_FAILED;
@@ -123,22 +126,24 @@ int main(int argc, char **argv)
     struct text text = {0};
     const char *why = text_load(args.path, &text);
     if (why) {
-        fprintf(stderr, "moe_dispatch: --text '%s': %s\n", args.path, why);
+        fprintf(stderr, MOE_NAME ": --text '%s': %s\n", args.path, why);
         return EXIT_USAGE;
     }
     struct model model = {0};
     uint64_t words = text.n_words < DEFAULT_TOKENS_MAX ? text.n_words : DEFAULT_TOKENS_MAX;
     uint32_t n_tokens = (uint32_t)(args.tokens ? args.tokens : words);
     ferry_attr_t attr = {.size = sizeof attr};
-    int status = EXIT_FAILED;
-    if (model_create(&model, &args, &text) != 0)
-        fprintf(stderr, "moe_dispatch: no memory for the router of %" PRIu32 " experts\n", args.experts);
+    int status = EXIT_FAILED, unfit = exchange_prepare(&args);
+    if (unfit)
+        status = unfit;
+    else if (model_create(&model, &args, &text) != 0)
+        fprintf(stderr, MOE_NAME ": no memory for the router of %" PRIu32 " experts\n", args.experts);
     else
         status = args.pes == 0 ? run_pe(&args, &model, n_tokens, &attr) : run_pes(&args, &model, n_tokens);
     free(model.projection);
     free(text.words);
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
-    fprintf(stderr, "moe_dispatch: cannot write the output\n");
+    fprintf(stderr, MOE_NAME ": cannot write the output\n");
     return EXIT_FAILED;
 }

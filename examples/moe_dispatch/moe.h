@@ -5,9 +5,17 @@
 #define MOE_H
 
 #include <ferry/ferry.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the program calls itself in messages. */
+#ifndef MOE_NAME
+#define MOE_NAME "moe_dispatch"
+#endif
 
 enum { MAX_TOPK = 64, MAX_EXPERTS = 65536, MAX_HIDDEN = 65536, MAX_CHANNELS = 1024, MAX_PES = 4096, DEFAULT_TOKENS_MAX = 65536 };
 enum { EXIT_FAILED = 1, EXIT_USAGE = 64 };
@@ -134,6 +142,11 @@ struct exchange {
     int (*take)(struct channel *channel, uint32_t lane, uint64_t sequence, const void *slot);
 };
 int exchange_run(struct moe *moe, struct exchange *exchange);
+/* Before any PE exists; 0, or the exit status after a message. */
+int exchange_prepare(const struct moe_args *args);
+/* What carries the channels; close is called before ferry_finalize, also when open failed. */
+int exchange_open(struct moe *moe);
+void exchange_close(struct moe *moe);
 uint64_t now_ns(void);
 
 struct tally {
@@ -178,8 +191,9 @@ struct moe {
     float *combined;       /* [own][hidden] */
     struct channel *channels;
     struct exchange *exchange; /* the current one */
-    atomic_int failed;         /* a failure was reported already */
+    int failed;            /* atomic: a failure was reported already */
     struct tally dispatch, combine;
+    struct moe_gpu *gpu; /* of examples/moe_dispatch_gpu, which has this example's model and other phases */
 };
 
 uint32_t expert_owner(const struct moe *moe, uint32_t expert);
@@ -215,5 +229,9 @@ int run_pes(const struct moe_args *args, const struct model *model, uint32_t n_t
 int fail(struct moe *moe, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The same for a call of the library, whose own words are added. status 0: the call has none, take the record's. */
 int fail_call(struct moe *moe, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -55,7 +55,7 @@ int run_pes(const struct moe_args *args, const struct model *model, uint32_t n_t
     int rc = place_of(n, &id, &first, &n_pes);
     struct pe *pes = rc == FERRY_OK ? calloc(n, sizeof *pes) : NULL;
     if (!pes) {
-        fprintf(stderr, "moe_dispatch: --pes '%" PRIu32 "': %s; alone it needs none of FERRY_RANK, FERRY_SIZE and FERRY_ID, "
+        fprintf(stderr, MOE_NAME ": --pes '%" PRIu32 "': %s; alone it needs none of FERRY_RANK, FERRY_SIZE and FERRY_ID, "
                         "under ferry-run all of them\n",
                 n, rc == FERRY_OK ? "no memory" : ferry_status_string(rc));
         return EXIT_FAILED;
@@ -66,7 +66,7 @@ int run_pes(const struct moe_args *args, const struct model *model, uint32_t n_t
     uint32_t started = start(pes, n);
     int status = 0;
     if (started < n) { /* the others find out when FERRY_TIMEOUT is over */
-        fprintf(stderr, "moe_dispatch: --pes '%" PRIu32 "': thread %" PRIu32 " cannot be started; raise ulimit -u\n", n, started);
+        fprintf(stderr, MOE_NAME ": --pes '%" PRIu32 "': thread %" PRIu32 " cannot be started; raise ulimit -u\n", n, started);
         status = EXIT_FAILED;
     }
     for (uint32_t i = 0; i < started; i++) {

@@ -152,10 +152,7 @@ static int channel_open(struct moe *moe, uint32_t index)
     channel->receivers = calloc(moe->lanes, sizeof *channel->receivers);
     if (!channel->arrivals || !channel->senders || !channel->receivers || fill_queue(channel) != 0)
         return fail(moe, FERRY_ERR_NOMEM, "no memory for channel %" PRIu32, index);
-    int rc = ferry_ctx_create(moe->job, 0, &channel->ctx);
-    return rc == FERRY_OK
-               ? rc
-               : fail_call(moe, rc, "--channels '%" PRIu32 "': context %" PRIu32, moe->args->channels, index);
+    return FERRY_OK;
 }
 
 /* Rings hold real memory, so none is longer than the most tokens that any channel of any PE can have. */
@@ -200,7 +197,6 @@ static void channel_close(struct channel *channel)
     free(channel->queue);
 }
 
-/* Before ferry_finalize, which releases the contexts themselves. */
 void plan_destroy(struct moe *moe)
 {
     for (uint32_t c = 0; moe->channels && c < moe->args->channels; c++)

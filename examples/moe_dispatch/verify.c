@@ -22,7 +22,7 @@ static void complain(const struct moe *moe, uint32_t own, const float *expected,
     while (i + 1 < moe->args->hidden && memcmp(&expected[i], &got[i], sizeof *got) == 0)
         i++;
     fprintf(stderr,
-            "moe_dispatch: pe %" PRIu32 " token %" PRIu32 " component %" PRIu32 ": expected %.9g, combine gave %.9g\n",
+            MOE_NAME ": pe %" PRIu32 " token %" PRIu32 " component %" PRIu32 ": expected %.9g, combine gave %.9g\n",
             moe->me, moe->first_token + own, i, (double)expected[i], (double)got[i]);
 }
 
