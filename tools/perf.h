@@ -4,6 +4,7 @@
 #ifndef FERRY_TOOLS_PERF_H
 #define FERRY_TOOLS_PERF_H
 
+#include "perf_shape.h"
 #include <ferry/ferry.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -11,7 +12,7 @@
 #include <stdint.h>
 
 #define PERF_MAX_SIZES    64
-#define PERF_MAX_CHANNELS 64
+#define PERF_MAX_CHANNELS PERF_RINGS
 #define PERF_WINDOW       64                  /* operations between two quiets, at most */
 #define PERF_WINDOW_BYTES ((size_t)64 << 20)  /* that they move, at most, if they are several */
 #define PERF_COLD_BYTES   ((size_t)256 << 20) /* walked through with --reuse cold: more than caches hold */
@@ -28,6 +29,9 @@ struct perf_options {
     int channels;    /* 0: the test's own */
     enum perf_format format;
     bool cold, no_pin;
+    int memory;     /* enum ferry_memory_kind: of the tests gpu_... */
+    unsigned warps; /* of gpu_put_rate and gpu_put_bw */
+    bool no_gpu;    /* the tests gpu_... cannot be run, which was said */
 };
 
 /* Symmetric words, far enough apart not to share a cache line, nor a pair of them. */
@@ -49,6 +53,7 @@ struct perf_channel {
     size_t place;      /* of the next operation */
     uint64_t window;   /* operations between two quiets */
     uint64_t sequence; /* of a ping-pong, equal on both sides */
+    double own_ns;     /* what the last batch took by its own clock; 0: the sample is of this thread's clock */
     int number, peer;
     bool first; /* takes the first turn in a ping-pong */
 } __attribute__((aligned(128)));
@@ -66,7 +71,9 @@ struct perf {
     uint64_t *agreed;  /* symmetric: how many samples each PE told, and then what PE 0 decided */
     cpu_set_t allowed; /* cores of the process at its start */
     void *moe;         /* of the running test, if it has memory of its own */
-    char wrong[256];   /* what was found wrong with data that arrived */
+    const struct perf_test *running;
+    size_t running_bytes;
+    char wrong[400]; /* what was found wrong with data that arrived, or what else the library does not know of a failure */
 };
 
 /* The status of a test that found data wrong; no status of the library. */
@@ -83,6 +90,8 @@ enum perf_who {
 #define PERF_SIZED   1u /* has a payload of any size */
 #define PERF_WINDOWS 2u /* posts windows, over several channels if asked to */
 #define PERF_REUSE   4u /* minds --reuse */
+#define PERF_GPU     8u /* from kernels */
+#define PERF_RINGS_8 16u /* of those: through several rings, 8 if the user does not say */
 
 struct perf_test {
     const char *name, *summary;
@@ -185,26 +194,28 @@ int perf_get_bw(struct perf_channel *channel, uint64_t n);
 #define PERF_COVER 0
 #endif
 
-/* moe_ht: rings of slots per (channel, peer). */
-#define PERF_HT_RECORD   7472 /* bytes: a token of 7168 values in FP8 with its scales and routes */
-#define PERF_HT_CHUNK    20   /* tokens of a put */
-#define PERF_HT_RING     140  /* tokens */
-#define PERF_HT_CHUNKS   21   /* per (channel, peer) and iteration */
-#define PERF_HT_CHANNELS 10
+/* perf_shape.h has their shapes. */
 int perf_moe_ht_begin(struct perf *perf);
 int perf_moe_ht(struct perf_channel *channel, uint64_t n);
 void perf_moe_ht_end(struct perf *perf);
-/* moe_ll: a put for each (token, expert). */
-#define PERF_LL_RECORD   7408
-#define PERF_LL_TOKENS   128
-#define PERF_LL_TOP      8   /* experts of a token */
-#define PERF_LL_EXPERTS  288 /* of all PEs */
-#define PERF_LL_CHANNELS 36
 int perf_moe_ll_begin(struct perf *perf);
 int perf_moe_ll(struct perf_channel *channel, uint64_t n);
 void perf_moe_ll_end(struct perf *perf);
 /* Experts of each PE. */
 int perf_moe_ll_local(const struct perf *perf);
+
+/* The tests gpu_..., in perf_gpu.c. Collective; `why`: empty if every PE that runs kernels can. */
+int perf_gpu_unusable(struct perf *perf, char *why, size_t size);
+int perf_gpu_begin(struct perf *perf);
+void perf_gpu_end(struct perf *perf);
+int perf_gpu_put_lat(struct perf_channel *channel, uint64_t n);
+int perf_gpu_signal_lat(struct perf_channel *channel, uint64_t n);
+int perf_gpu_fetch_add_lat(struct perf_channel *channel, uint64_t n);
+int perf_gpu_put_rate(struct perf_channel *channel, uint64_t n);
+int perf_gpu_put_bw(struct perf_channel *channel, uint64_t n);
+int perf_gpu_command_rate(struct perf_channel *channel, uint64_t n);
+int perf_gpu_moe_ht(struct perf_channel *channel, uint64_t n);
+int perf_gpu_moe_ll(struct perf_channel *channel, uint64_t n);
 
 /* A record's stamp: its first and last 8 bytes. Never 0. */
 void perf_stamp(uint8_t *record, size_t bytes, uint64_t stamp);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ferry-perf: the command line. Called once per PE, before the job exists; only the first PE complains. */
 #include "perf.h"
+#include "perf_gpu.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -16,7 +17,7 @@
 
 const char *argp_program_version = "ferry-perf " FERRY_VERSION_STRING;
 
-enum { KEY_WARMUP = 256, KEY_MIN, KEY_MAX, KEY_REUSE, KEY_CSV, KEY_JSON, KEY_NO_PIN, KEY_LIST };
+enum { KEY_WARMUP = 256, KEY_MIN, KEY_MAX, KEY_REUSE, KEY_CSV, KEY_JSON, KEY_NO_PIN, KEY_LIST, KEY_MEMORY, KEY_WARPS };
 
 static const struct argp_option option_rows[] = {
     {"size", 's', "BYTES[,BYTES...]", 0, "Payload, with K, M or G for powers of 1024 (default: the test's own)", 0},
@@ -26,10 +27,12 @@ static const struct argp_option option_rows[] = {
     {"warmup", KEY_WARMUP, "N", 0, "Iterations before that (default: a tenth)", 0},
     {"channels", 'c', "N", 0,
      "Channels of rates and bandwidths, each with a thread (default: 1); of moe_ht (10) and moe_ll (36), driven by one "
-     "thread",
+     "thread; rings of gpu_... (8, of latencies always 1)",
      0},
     {"reuse", KEY_REUSE, "cached|cold", 0,
      "Buffers of put_bw and get_bw: always the same, or walking through 256M (default: cached)", 0},
+    {"memory", KEY_MEMORY, "host|gpu", 0, "Memory that gpu_... move: the host's, or the GPU's (default: host)", 0},
+    {"warps", KEY_WARPS, "N", 0, "Warps of gpu_put_rate and gpu_put_bw (default: 64)", 0},
     {"csv", KEY_CSV, NULL, 0, "Print comma-separated values", 0},
     {"json", KEY_JSON, NULL, 0, "Print a JSON array with an object per result, and nothing else", 0},
     {"no-pin", KEY_NO_PIN, NULL, 0,
@@ -125,10 +128,18 @@ static bool parse_reuse(const char *text, struct argp_state *state)
     return cold;
 }
 
+static int parse_memory(const char *text, struct argp_state *state)
+{
+    const bool gpu = strcmp(text, "gpu") == 0;
+    if (!gpu && strcmp(text, "host") != 0)
+        argp_error(state, "--memory %s: host or gpu is expected", text);
+    return gpu ? FERRY_MEMORY_GPU : FERRY_MEMORY_HOST;
+}
+
 static void list_tests(void)
 {
     for (const struct perf_test *test = perf_tests; test->name; test++)
-        printf("%-16s %s\n", test->name, test->summary);
+        printf("%-17s %s\n", test->name, test->summary);
 }
 
 static void check_test(const char *name, struct argp_state *state)
@@ -177,6 +188,12 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
     case KEY_REUSE:
         options->cold = parse_reuse(arg, state);
         return 0;
+    case KEY_MEMORY:
+        options->memory = parse_memory(arg, state);
+        return 0;
+    case KEY_WARPS:
+        options->warps = (unsigned)parse_number("--warps", arg, 1, PERF_GPU_WARPS_MAX, state);
+        return 0;
     case KEY_CSV:
         options->format = PERF_CSV;
         return 0;
@@ -223,7 +240,7 @@ void perf_parse(int argc, char **argv, struct perf_options *options)
     static const struct argp parser = {.options = option_rows, .parser = parse_one, .args_doc = "TEST|all", .doc = doc};
     int saved = silence_others();
     struct perf_command command = {.options = options};
-    *options = (struct perf_options){.warmup = UINT64_MAX};
+    *options = (struct perf_options){.warmup = UINT64_MAX, .warps = 64};
     argp_parse(&parser, argc, argv, 0, NULL, &command);
     if (saved >= 0) {
         dup2(saved, STDERR_FILENO);

@@ -12,7 +12,7 @@
 static int complain(struct perf *perf, const char *what, int status)
 {
     struct ferry_error error = {.size = sizeof error};
-    if (status == PERF_WRONG) {
+    if (status == PERF_WRONG || perf->wrong[0]) {
         fprintf(stderr, "ferry-perf: %s: %s\n", what, perf->wrong);
         return status;
     }
@@ -173,6 +173,26 @@ static int run_all(struct perf *perf)
     return status;
 }
 
+/* The tests gpu_...: where a GPU is missing, `all` goes without them, and says why in a line. */
+static int look_for_gpus(struct perf *perf)
+{
+    struct perf_options *options = &perf->options;
+    bool wanted = false;
+    char why[256];
+    for (const struct perf_test *test = perf_tests; test->name; test++)
+        wanted |= test->flags & PERF_GPU && perf_selected(options, test);
+    int status = wanted ? perf_gpu_unusable(perf, why, sizeof why) : FERRY_OK;
+    if (status != FERRY_OK)
+        return complain(perf, "looking for GPUs", status);
+    options->no_gpu = wanted && why[0];
+    if (!options->no_gpu)
+        return FERRY_OK;
+    const bool all = strcmp(options->test, "all") == 0;
+    if (perf->me == 0)
+        fprintf(stderr, "ferry-perf: %s: %s%s\n", all ? "gpu_..." : options->test, why, all ? "; these tests are left out" : "");
+    return all ? FERRY_OK : FERRY_ERR_UNSUPPORTED;
+}
+
 int main(int argc, char **argv)
 {
     static struct perf perf; /* what a failed test leaves behind is still known at the end */
@@ -189,7 +209,13 @@ int main(int argc, char **argv)
         return EX_USAGE;
     }
     pin(&perf);
-    int status = allocate(&perf);
+    int status = look_for_gpus(&perf);
+    if (status == FERRY_ERR_UNSUPPORTED) { /* on all PEs, and said */
+        ferry_finalize(perf.job);
+        return 1;
+    }
+    if (status == FERRY_OK)
+        status = allocate(&perf);
     if (status == FERRY_OK)
         status = run_all(&perf);
     if (status == FERRY_OK)

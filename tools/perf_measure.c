@@ -12,6 +12,8 @@
 #define PACE_BYTES       (UINT64_C(16) << 20) /* that they move */
 #define SAMPLE_NS        4000.0   /* that a sample lasts at least, so that reading the clock does not show in it */
 #define CREW_NS          500000.0 /* the same where threads have to meet before each sample */
+#define KERNEL_NS        2e6      /* the same where a kernel has to be launched */
+#define KERNEL_PACE      65536u   /* PACE_MOST where many threads share them */
 
 static bool in_a_pair(const struct perf *perf)
 {
@@ -103,15 +105,17 @@ static int prepare(struct perf *perf, const struct perf_test *test, size_t bytes
 /* A few iterations, after the one that connects; the same number on both sides of a pair. */
 static int find_pace(struct perf *perf, const struct perf_test *test, size_t bytes, double *ns)
 {
+    const uint64_t most = test->flags & PERF_RINGS_8 && test->unit != PERF_US ? KERNEL_PACE : PACE_MOST;
     uint64_t few = bytes > 0 ? PACE_BYTES / bytes : PACE_MOST;
     if (test->who == PERF_EVERY && bytes > 0)
         few = 0; /* each of its iterations is many messages */
-    few = few < 2 ? 2 : few > PACE_MOST ? PACE_MOST : few;
+    few = few < 2 ? 2 : few > most ? most : few;
     int status = test->batch(&perf->channels[0], 1);
     double start = perf_now_ns();
     if (status == FERRY_OK)
         status = test->batch(&perf->channels[0], few);
-    *ns = (perf_now_ns() - start) / (double)few;
+    const double own = perf->channels[0].own_ns, all = own > 0 ? own : perf_now_ns() - start;
+    *ns = all / (double)few;
     return status;
 }
 
@@ -168,7 +172,7 @@ static struct perf_plan make_plan(const struct perf *perf, const struct perf_tes
     plan.warmup = perf->options.warmup == UINT64_MAX ? n / 10 + 1 : perf->options.warmup;
     plan.warmup = (plan.warmup + (uint64_t)plan.channels - 1) / (uint64_t)plan.channels;
     plan.batch = test->flags & PERF_WINDOWS ? perf->channels[0].window : 1;
-    const double least = plan.channels > 1 ? CREW_NS : SAMPLE_NS;
+    const double least = test->flags & PERF_GPU ? KERNEL_NS : plan.channels > 1 ? CREW_NS : SAMPLE_NS;
     while (plan.batch < plan.n && ((double)plan.batch * pace < least || plan.n / plan.batch > share))
         plan.batch *= 2;
     plan.samples = plan.n / plan.batch;
@@ -228,7 +232,10 @@ static int run_part(struct perf *perf, const struct perf_test *test, size_t byte
 int perf_measure(struct perf *perf, const struct perf_test *test, size_t bytes, struct perf_result *result)
 {
     uint64_t iterations = 1;
-    int status = prepare(perf, test, bytes, perf_channels(perf, test));
+    perf->running = test;
+    perf->running_bytes = bytes;
+    perf->wrong[0] = '\0';
+    int status = prepare(perf, test, bytes, test->flags & PERF_GPU ? 1 : perf_channels(perf, test));
     if (status == FERRY_OK && test->begin)
         status = test->begin(perf);
     if (status == FERRY_OK)

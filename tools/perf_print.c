@@ -30,7 +30,7 @@ int perf_print_begin(struct perf_printer *printer, enum perf_format format, cons
         return flushed();
     }
     printf("# ferry-perf %s, transport %s, %d PEs\n", ferry_version(), transport, pes);
-    printf("%-16s %10s %9s %11s %10s %10s %10s  %s\n", "# test", "bytes", "channels", "iterations", "min", "median",
+    printf("%-17s %10s %9s %11s %10s %10s %10s  %s\n", "# test", "bytes", "channels", "iterations", "min", "median",
            "p99", "unit");
     return flushed();
 }
@@ -62,7 +62,7 @@ int perf_print_result(struct perf_printer *printer, const struct perf_result *re
                result->pes, result->channels, result->iterations, digits, result->min, digits, result->median, digits,
                result->p99, unit);
     else
-        printf("%-16s %10zu %9d %11" PRIu64 " %10.*f %10.*f %10.*f  %s\n", result->test->name, result->bytes,
+        printf("%-17s %10zu %9d %11" PRIu64 " %10.*f %10.*f %10.*f  %s\n", result->test->name, result->bytes,
                result->channels, result->iterations, digits, result->min, digits, result->median, digits, result->p99,
                unit);
     return flushed();

@@ -29,7 +29,7 @@ static int take_alone(struct perf_channel *channel, const struct perf_plan *plan
         uint64_t these = size_of(plan, i);
         status = plan->test->batch(channel, these);
         double end = perf_now_ns();
-        values[i] = (end - start) / (double)these;
+        values[i] = (channel->own_ns > 0 ? channel->own_ns : end - start) / (double)these;
         start = end;
     }
     return status;
