@@ -40,7 +40,7 @@ static void read_delay(const char *text)
 __attribute__((constructor)) static void start(void)
 {
     const char *n = getenv("FAKEVERBS_DEVICES"), *max = getenv("FAKEVERBS_MAX_MR"),
-               *offers = getenv("FAKEVERBS_OFFERS"), *delay = getenv("FAKEVERBS_DELAY");
+               *offers = getenv("FAKEVERBS_OFFERS"), *delay = getenv("FAKEVERBS_DELAY"), *fast = getenv("FAKEVERBS_FAST");
 
     pthread_mutex_lock(&fv.lock); /* so that other threads see what is set here; who loaded this need not tell them */
     if (n && *n >= '0' && *n <= '0' + DEVICES_MAX)
@@ -51,6 +51,7 @@ __attribute__((constructor)) static void start(void)
         fv.offers = (unsigned)strtoul(offers, NULL, 0);
     if (delay)
         read_delay(delay);
+    fv.fast = fast && *fast == '1';
     pthread_mutex_unlock(&fv.lock);
 }
 

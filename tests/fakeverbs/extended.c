@@ -16,8 +16,7 @@ static void start(struct ibv_qp_ex *ex)
 {
     struct qp *qp = of(ex);
 
-    fv_enter(qp->td);
-    pthread_mutex_lock(&fv.lock);
+    fv_enter_post(qp->td);
     qp->staged = 0;
     qp->bad = 0;
 }
@@ -133,21 +132,19 @@ static int complete(struct ibv_qp_ex *ex)
 
     if (!error && qp->staged && !qp->stage[qp->staged - 1].set)
         error = EINVAL;
-    fv.counts.doorbells++;
+    fv.counts.doorbells += !fv.fast;
     for (uint32_t i = 0; i < qp->staged && !error; i++)
         error = fv_refuses(qp, &qp->stage[i].wr);
     for (uint32_t i = 0; i < qp->staged && !error; i++)
         fv_carry_out(qp, &qp->stage[i].wr);
-    fv.counts.built += error ? 0 : qp->staged;
-    pthread_mutex_unlock(&fv.lock);
-    fv_leave(qp->td);
+    fv.counts.built += error || fv.fast ? 0 : qp->staged;
+    fv_leave_post(qp->td);
     return error;
 }
 
 static void abandon(struct ibv_qp_ex *ex)
 {
-    pthread_mutex_unlock(&fv.lock);
-    fv_leave(of(ex)->td);
+    fv_leave_post(of(ex)->td);
 }
 
 struct ibv_qp *fv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)

@@ -3,6 +3,7 @@
  * mapped here by way of /proc/PID/fd, and words are stored as a whole; the rest goes by process_vm_writev and _readv.
  * Any thread, under the table's lock. */
 #include "reach.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -190,7 +191,10 @@ static int reach(const struct entry_mr *mr, uint64_t at, void *local, size_t len
         if (!there)
             return across(pid, at, local, length, write);
     }
-    fv_copy(write ? there : local, write ? local : there, length);
+    if (fv.fast && length > 64) /* longer than any word that somebody waits for */
+        memcpy(write ? there : local, write ? local : there, length);
+    else
+        fv_copy(write ? there : local, write ? local : there, length);
     return 0;
 }
 
