@@ -5,6 +5,7 @@
 #include "perf_gpu.h"
 
 #include <libgen.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ struct gpu_side {
     size_t box_bytes, words_bytes;
     int rings;
     bool pinned[3];
+    cpu_set_t pinned_to; /* this thread, between tests */
     uint64_t taken[PERF_MAX_CHANNELS]; /* HT: slots, by channel */
 };
 
@@ -170,6 +172,14 @@ static void stamp_all(struct gpu_side *side)
 
 /* ------------------------------------------------------------------ begin, end */
 
+/* Threads that begin now, of the proxy and of CUDA, may run anywhere, and not only where this one waits for the GPU. */
+static void unpin_thread(struct perf *perf, struct gpu_side *side)
+{
+    pthread_getaffinity_np(pthread_self(), sizeof side->pinned_to, &side->pinned_to);
+    if (!perf->options.no_pin)
+        pthread_setaffinity_np(pthread_self(), sizeof perf->allowed, &perf->allowed);
+}
+
 static int open_side(struct perf *perf, struct gpu_side *side)
 {
     const char *why;
@@ -193,6 +203,7 @@ int perf_gpu_begin(struct perf *perf)
         perf->moe = NULL;
         return wrong(perf, FERRY_ERR_UNSUPPORTED, "the null transport", "null.so is not installed; it comes with ferry-check");
     }
+    unpin_thread(perf, side);
     shape(perf, side, test, perf->running_bytes);
     if (null && has_kernels(perf))
         status = open_null(perf, side, path);
@@ -218,6 +229,7 @@ void perf_gpu_end(struct perf *perf)
             ferry_free(side->job, blocks[i]);
     if (side->job && side->job != perf->job)
         ferry_finalize(side->job);
+    pthread_setaffinity_np(pthread_self(), sizeof side->pinned_to, &side->pinned_to);
     free(side);
     perf->moe = NULL;
 }

@@ -79,9 +79,28 @@ static void test_all(void **state)
         assert_int_equal((long)number_of(result, "bytes"), expected[i].bytes);
         check_result(result, 2, expected[i].channels, 5);
     }
-    assert_int_equal(c.error_length, 0);
+    /* Of the tests from kernels there is a line that says why not. */
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "ferry-perf: gpu_...: "), 1);
+    assert_int_equal(count_pieces(c.error_text, c.error_length, "; these tests are left out"), 1);
     json_decref(root);
     command_release(&c);
+}
+
+/* Asked for by name, they are an error. tests/gpu/run runs them where there is a GPU. */
+static void test_no_gpu(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gpu_put_lat",       "gpu_signal_lat",   "gpu_put_rate", "gpu_put_bw",
+                                        "gpu_fetch_add_lat", "gpu_command_rate", "gpu_moe_ht",   "gpu_moe_ll"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct command c = {0};
+        char words[64];
+        snprintf(words, sizeof words, "ferry-perf: %s: ", names[i]);
+        assert_int_equal(command_run(&c, ARGS(run, "-n", "2", perf, names[i], "--memory=gpu", "--warps=8")), 1);
+        assert_int_equal(c.length, 0);
+        assert_int_equal(count_pieces(c.error_text, c.error_length, words), 1);
+        command_release(&c);
+    }
 }
 
 /* An odd PE, threads, and iterations that the tool finds itself: fewer than the test's own only if they take long. */
@@ -261,6 +280,9 @@ static void test_usage_errors(void **state)
                                       ARGS(perf, "put_lat", "--min", "16", "--max", "8"),
                                       ARGS(perf, "put_lat", "--max", "0"),
                                       ARGS(perf, "put_bw", "--reuse", "warm"),
+                                      ARGS(perf, "gpu_put_bw", "--memory=disk"),
+                                      ARGS(perf, "gpu_put_bw", "--warps=0"),
+                                      ARGS(perf, "gpu_put_bw", "--warps=1025"),
                                       ARGS(perf, "put_bw", "--json=x")};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct command c = {0};
@@ -283,7 +305,9 @@ int main(void)
 {
     run = getenv("TOOLS_RUN");
     perf = getenv("TOOLS_PERF");
+    setenv("CUDA_VISIBLE_DEVICES", "", 1); /* no GPU, also where there is one */
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_all),
+                                       cmocka_unit_test(test_no_gpu),
                                        cmocka_unit_test(test_sizes_and_channels),
                                        cmocka_unit_test(test_csv_and_table),
                                        cmocka_unit_test(test_one_pe_is_too_few),
