@@ -73,7 +73,8 @@ struct perf {
     void *moe;         /* of the running test, if it has memory of its own */
     const struct perf_test *running;
     size_t running_bytes;
-    char wrong[400]; /* what was found wrong with data that arrived, or what else the library does not know of a failure */
+    char wrong[400]; /* what was found wrong with data that arrived, or what else the library does not know of a failure
+                      */
 };
 
 /* The status of a test that found data wrong; no status of the library. */
@@ -87,10 +88,10 @@ enum perf_who {
     PERF_EVERY /* all PEs do the same */
 };
 
-#define PERF_SIZED   1u /* has a payload of any size */
-#define PERF_WINDOWS 2u /* posts windows, over several channels if asked to */
-#define PERF_REUSE   4u /* minds --reuse */
-#define PERF_GPU     8u /* from kernels */
+#define PERF_SIZED   1u  /* has a payload of any size */
+#define PERF_WINDOWS 2u  /* posts windows, over several channels if asked to */
+#define PERF_REUSE   4u  /* minds --reuse */
+#define PERF_GPU     8u  /* from kernels */
 #define PERF_RINGS_8 16u /* of those: through several rings, 8 if the user does not say */
 
 struct perf_test {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ferry-perf: the tests gpu_…, on the host: memory and rings of the running test, and the CPU that answers gpu_moe_ht. Only the first
- * PE of each pair has kernels, so that two PEs of one GPU do not take turns on it. Main thread of each PE. */
+ * ferry-perf: the tests gpu_…, on the host: memory and rings of the running test, and the CPU that answers gpu_moe_ht.
+ * Only the first PE of each pair has kernels, so that two PEs of one GPU do not take turns on it. Main thread of each
+ * PE. */
 #include "perf.h"
 #include "perf_gpu.h"
 
@@ -21,7 +22,7 @@ struct gpu_side {
     size_t box_bytes, words_bytes;
     int rings;
     bool pinned[3];
-    cpu_set_t pinned_to; /* this thread, between tests */
+    cpu_set_t pinned_to;               /* this thread, between tests */
     uint64_t taken[PERF_MAX_CHANNELS]; /* HT: slots, by channel */
 };
 
@@ -88,7 +89,12 @@ static int open_null(struct perf *perf, struct gpu_side *side, const char *path)
     const char *const options[] = {transport, "FERRY_HOOKS=", NULL};
     struct ferry_error error = {.size = sizeof error};
     ferry_uniqueid_t id;
-    ferry_attr_t attr = {.size = sizeof attr, .bootstrap = FERRY_BOOTSTRAP_UNIQUEID, .n_pes = 1, .id = &id, .options = options, .error = &error};
+    ferry_attr_t attr = {.size = sizeof attr,
+                         .bootstrap = FERRY_BOOTSTRAP_UNIQUEID,
+                         .n_pes = 1,
+                         .id = &id,
+                         .options = options,
+                         .error = &error};
     snprintf(transport, sizeof transport, "FERRY_TRANSPORT=%s", path);
     side->job = NULL;
     int status = ferry_uniqueid_create(&id);
@@ -116,8 +122,12 @@ static void *symmetric(struct gpu_side *side, size_t bytes, int kind)
 static void shape(const struct perf *perf, struct gpu_side *side, const struct perf_test *test, size_t bytes)
 {
     struct perf_gpu_launch *l = &side->launch;
-    *l = (struct perf_gpu_launch){.kind = kind_of(test), .peer = test->batch == perf_gpu_command_rate ? 0 : perf->me ^ 1, .warps = perf->options.warps,
-                                  .bytes = bytes, .stride = (bytes + 63) / 64 * 64, .places = 1};
+    *l = (struct perf_gpu_launch){.kind = kind_of(test),
+                                  .peer = test->batch == perf_gpu_command_rate ? 0 : perf->me ^ 1,
+                                  .warps = perf->options.warps,
+                                  .bytes = bytes,
+                                  .stride = (bytes + 63) / 64 * 64,
+                                  .places = 1};
     if (l->kind == PERF_GPU_PUTS)
         l->places = l->warps;
     else if (l->kind == PERF_GPU_COMMANDS)
@@ -167,7 +177,8 @@ static void stamp_all(struct gpu_side *side)
 {
     for (int c = 0; c < side->rings; c++)
         for (uint64_t slot = 0; slot < PERF_HT_RING; slot++)
-            perf_stamp((uint8_t *)side->launch.outbox + ((size_t)c * PERF_HT_RING + slot) * PERF_HT_RECORD, PERF_HT_RECORD, stamp_of(c, slot));
+            perf_stamp((uint8_t *)side->launch.outbox + ((size_t)c * PERF_HT_RING + slot) * PERF_HT_RECORD,
+                       PERF_HT_RECORD, stamp_of(c, slot));
 }
 
 /* ------------------------------------------------------------------ begin, end */
@@ -201,7 +212,8 @@ int perf_gpu_begin(struct perf *perf)
     if (null && !find_null(path, sizeof path)) { /* on no PE: programs are installed alike */
         free(side);
         perf->moe = NULL;
-        return wrong(perf, FERRY_ERR_UNSUPPORTED, "the null transport", "null.so is not installed; it comes with ferry-check");
+        return wrong(perf, FERRY_ERR_UNSUPPORTED, "the null transport",
+                     "null.so is not installed; it comes with ferry-check");
     }
     unpin_thread(perf, side);
     shape(perf, side, test, perf->running_bytes);
@@ -285,14 +297,18 @@ int perf_gpu_moe_ll(struct perf_channel *channel, uint64_t n)
 /* Looks at a chunk's stamps, and takes them away. */
 static int take_chunk(struct perf *perf, struct gpu_side *side, int c)
 {
-    for (uint64_t token = side->taken[c]; token < side->taken[c] + PERF_HT_CHUNK && perf->options.memory == FERRY_MEMORY_HOST; token++) {
+    for (uint64_t token = side->taken[c];
+         token < side->taken[c] + PERF_HT_CHUNK && perf->options.memory == FERRY_MEMORY_HOST; token++) {
         const uint64_t slot = token % PERF_HT_RING, expected = stamp_of(c, slot);
         uint8_t *record = (uint8_t *)side->launch.inbox + ((size_t)c * PERF_HT_RING + slot) * PERF_HT_RECORD;
-        const uint64_t first = *(uint64_t *)(void *)record, last = *(uint64_t *)(void *)(record + PERF_HT_RECORD - sizeof last);
+        const uint64_t first = *(uint64_t *)(void *)record,
+                       last = *(uint64_t *)(void *)(record + PERF_HT_RECORD - sizeof last);
         if (first != expected || last != expected) {
             snprintf(perf->wrong, sizeof perf->wrong,
-                     "token %llu of the kernel on channel %d is not there, though its signal is: stamp %llx and %llx, not %llx",
-                     (unsigned long long)token, c, (unsigned long long)first, (unsigned long long)last, (unsigned long long)expected);
+                     "token %llu of the kernel on channel %d is not there, though its signal is: stamp %llx and %llx, "
+                     "not %llx",
+                     (unsigned long long)token, c, (unsigned long long)first, (unsigned long long)last,
+                     (unsigned long long)expected);
             return PERF_WRONG;
         }
         perf_stamp(record, PERF_HT_RECORD, 0);
@@ -304,7 +320,8 @@ static int take_chunk(struct perf *perf, struct gpu_side *side, int c)
 /* Takes what came on a channel, and gives credit. 1: did, 0: nothing came, or a status; PERF_WRONG in *status. */
 static int receive(struct perf_channel *channel, struct gpu_side *side, int c, int *status)
 {
-    uint64_t *tail = side->launch.words + (size_t)c * PERF_GPU_WORD_STRIDE, *head = tail + (size_t)side->rings * PERF_GPU_WORD_STRIDE;
+    uint64_t *tail = side->launch.words + (size_t)c * PERF_GPU_WORD_STRIDE,
+             *head = tail + (size_t)side->rings * PERF_GPU_WORD_STRIDE;
     const int came = ferry_test(channel->perf->job, tail, FERRY_CMP_GE, side->taken[c] + PERF_HT_CHUNK);
     *status = came < 0 ? came : FERRY_OK;
     if (came != 1)

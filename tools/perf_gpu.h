@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ferry-perf: what its C part and its CUDA part tell each other. Where there is no CUDA compiler, perf_gpu_none.c stands for the
- * latter. Main thread of each PE. */
+ * ferry-perf: what its C part and its CUDA part tell each other. Where there is no CUDA compiler, perf_gpu_none.c
+ * stands for the latter. Main thread of each PE. */
 #ifndef FERRY_TOOLS_PERF_GPU_H
 #define FERRY_TOOLS_PERF_GPU_H
 
@@ -47,7 +47,8 @@ void perf_gpu_close(struct perf_gpu *gpu);
 /* Lets kernels reach whole pages of host memory; a status. */
 int perf_gpu_pin(void *address, size_t bytes, const char **why);
 void perf_gpu_unpin(void *address);
-/* Runs a kernel; *ns: from its first operation to the end of its last. The status of the first operation that failed. */
+/* Runs a kernel; *ns: from its first operation to the end of its last. The status of the first operation that failed.
+ */
 int perf_gpu_run(struct perf_gpu *gpu, const struct perf_gpu_launch *launch, double *ns, const char **why);
 
 #ifdef __cplusplus

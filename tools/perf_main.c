@@ -189,7 +189,8 @@ static int look_for_gpus(struct perf *perf)
         return FERRY_OK;
     const bool all = strcmp(options->test, "all") == 0;
     if (perf->me == 0)
-        fprintf(stderr, "ferry-perf: %s: %s%s\n", all ? "gpu_..." : options->test, why, all ? "; these tests are left out" : "");
+        fprintf(stderr, "ferry-perf: %s: %s%s\n", all ? "gpu_..." : options->test, why,
+                all ? "; these tests are left out" : "");
     return all ? FERRY_OK : FERRY_ERR_UNSUPPORTED;
 }
 

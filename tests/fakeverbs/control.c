@@ -40,7 +40,8 @@ static void read_delay(const char *text)
 __attribute__((constructor)) static void start(void)
 {
     const char *n = getenv("FAKEVERBS_DEVICES"), *max = getenv("FAKEVERBS_MAX_MR"),
-               *offers = getenv("FAKEVERBS_OFFERS"), *delay = getenv("FAKEVERBS_DELAY"), *fast = getenv("FAKEVERBS_FAST");
+               *offers = getenv("FAKEVERBS_OFFERS"), *delay = getenv("FAKEVERBS_DELAY"),
+               *fast = getenv("FAKEVERBS_FAST");
 
     pthread_mutex_lock(&fv.lock); /* so that other threads see what is set here; who loaded this need not tell them */
     if (n && *n >= '0' && *n <= '0' + DEVICES_MAX)

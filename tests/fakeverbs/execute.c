@@ -95,7 +95,8 @@ static enum ibv_wc_status run(const struct qp *qp, const struct ibv_send_wr *wr,
 enum ibv_wc_status fv_execute(const struct qp *qp, const struct ibv_send_wr *wr, uint32_t *vendor)
 {
     /* Fast: numbers of what is in use do not change, and only atomics, and views of others' memory, need the lock. */
-    const bool alone = fv.fast && !fv_table_shared() && (wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ);
+    const bool alone =
+        fv.fast && !fv_table_shared() && (wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ);
     enum ibv_wc_status status;
 
     *vendor = 0;

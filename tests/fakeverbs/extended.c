@@ -32,7 +32,8 @@ static struct staged *build(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
     if (!s)
         return NULL;
     qp->staged++;
-    s->wr = (struct ibv_send_wr){.wr_id = ex->wr_id, .opcode = opcode, .send_flags = ex->wr_flags & ~(unsigned)IBV_SEND_INLINE};
+    s->wr = (struct ibv_send_wr){
+        .wr_id = ex->wr_id, .opcode = opcode, .send_flags = ex->wr_flags & ~(unsigned)IBV_SEND_INLINE};
     s->set = 0;
     return s;
 }
