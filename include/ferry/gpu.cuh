@@ -7,16 +7,31 @@
 #include <cuda_runtime.h>
 #include <ferry/ferry.h>
 #include <ferry/ring.h>
+#include <ferry/window.h>
+#include <stdlib.h>
+#include <string.h>
 
-#define FERRY_GPU_FETCH_SLOTS 1024u /* operations that fetch, at once, of one ring */
+#define FERRY_GPU_FETCH_SLOTS 1024u   /* operations that fetch, at once, of one ring */
+#define FERRY_GPU_BARRIER_BYTES 256u  /* a word for each round of a barrier */
 
 /* What lies in GPU memory, for one ring. */
 struct ferry_gpu_state {
     unsigned long long head;     /* slots reserved */
+    unsigned long long settled;  /* up to here all is complete, as far as some thread has seen; read together with `head` */
     unsigned long long consumed; /* copy of the ring's, as old as the last look of any warp */
     unsigned int poller;         /* 1: some warp looks at the host's */
-    unsigned int pad[11];
+    unsigned int pad[9];
+    unsigned long long barriers; /* so many have there been */
+    unsigned int grid_arrived, grid_released; /* blocks that came to this barrier; barriers of grids that are over */
+    int grid_status;             /* of the last one */
+    unsigned int pad2[11];
     unsigned int busy[FERRY_GPU_FETCH_SLOTS];
+};
+
+/* Where a thread found the last address of its kind. */
+struct ferry_gpu_route {
+    uint64_t base, bytes, there; /* the window, and where it lies on `pe`; 0 bytes: nothing was found yet */
+    uint32_t pe, flags;
 };
 
 /* A ring as a kernel uses it: passed by value, each thread has a copy of its own. Its ring belongs to kernels of one device, not
@@ -25,6 +40,9 @@ struct ferry_gpu {
     struct ferry_ring_handle ring;
     struct ferry_gpu_state *state;
     uint64_t *fetched; /* FERRY_GPU_FETCH_SLOTS words in host memory */
+    uint64_t *barrier; /* FERRY_GPU_BARRIER_BYTES, symmetric; NULL: no barriers */
+    struct ferry_window windows[FERRY_WINDOWS];
+    struct ferry_gpu_route data, word; /* the thread's own */
 };
 
 /* The block that a handle's pointers lead into: from `head` to the end of the slots. */
@@ -59,8 +77,10 @@ static inline void ferry_gpu_release_memory(struct ferry_gpu *gpu)
         cudaFree(gpu->state);
     if (gpu->fetched)
         cudaFreeHost(gpu->fetched);
-    gpu->state = nullptr;
-    gpu->fetched = nullptr;
+    for (unsigned i = 0; i < FERRY_WINDOWS; i++)
+        if (gpu->windows[i].bytes)
+            cudaFree((void *)gpu->windows[i].peers);
+    memset(gpu, 0, sizeof(*gpu));
 }
 
 /* Zeroed when it returns, whatever stream kernels run in, and without waiting for any of them. */
@@ -80,9 +100,8 @@ static inline cudaError_t ferry_gpu_zero(void *memory, size_t bytes)
 /* Gives a new ring to kernels. cudaGetLastError has the reason of FERRY_ERR_DEVICE. */
 static inline int ferry_gpu_open(ferry_ring_t *ring, struct ferry_gpu *gpu)
 {
+    memset(gpu, 0, sizeof(*gpu));
     int rc = ferry_ring_export(ring, FERRY_RING_LAYOUT, &gpu->ring);
-    gpu->state = nullptr;
-    gpu->fetched = nullptr;
     if (rc != FERRY_OK)
         return rc;
     void *fetched = nullptr;
@@ -99,6 +118,96 @@ static inline int ferry_gpu_open(ferry_ring_t *ring, struct ferry_gpu *gpu)
     return rc;
 }
 
+/* ------------------------------------------------------------------ windows, barriers
+ * Before kernels get the handle: they have copies of it. */
+
+/* Opens a window: kernels load and store what lies in [address, address + bytes) on their peers. peers[pe]: where kernels of this
+ * device find PE `pe`'s counterpart of `address`; 0: they do not. flags: 0, or FERRY_WINDOW_ATOMICS, the same on all PEs, none of
+ * which may be 0 then. FERRY_ERR_ARG; FERRY_ERR_LIMIT: there are FERRY_WINDOWS already. ferry_gpu_window makes the table itself. */
+static inline int ferry_gpu_window_at(struct ferry_gpu *gpu, void *address, size_t bytes, const uint64_t *peers, unsigned flags)
+{
+    const size_t table = gpu->ring.n_pes * sizeof(*peers);
+    unsigned at = 0;
+    uint64_t *there;
+    cudaStream_t stream;
+    for (uint32_t pe = 0; pe < gpu->ring.n_pes; pe++)
+        if ((flags & FERRY_WINDOW_ATOMICS && !peers[pe]) || (peers[pe] && (peers[pe] - (uint64_t)(uintptr_t)address) % 16))
+            return FERRY_ERR_ARG;
+    if (!bytes || flags & ~FERRY_WINDOW_ATOMICS)
+        return FERRY_ERR_ARG;
+    while (at < FERRY_WINDOWS && gpu->windows[at].bytes)
+        at++;
+    if (at == FERRY_WINDOWS)
+        return FERRY_ERR_LIMIT;
+    if (cudaMalloc((void **)&there, table) != cudaSuccess)
+        return FERRY_ERR_DEVICE;
+    cudaError_t rc = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); /* waits for no kernel */
+    if (rc == cudaSuccess) {
+        rc = cudaMemcpyAsync(there, peers, table, cudaMemcpyHostToDevice, stream);
+        if (rc == cudaSuccess)
+            rc = cudaStreamSynchronize(stream);
+        cudaStreamDestroy(stream);
+    }
+    if (rc != cudaSuccess) {
+        cudaFree(there);
+        return FERRY_ERR_DEVICE;
+    }
+    gpu->windows[at].base = (uint64_t)(uintptr_t)address;
+    gpu->windows[at].peers = there;
+    gpu->windows[at].n_pes = gpu->ring.n_pes;
+    gpu->windows[at].flags = flags;
+    gpu->windows[at].bytes = bytes;
+    return FERRY_OK;
+}
+
+/* The same for one block of the symmetric heap, by what ferry_device_ptr says of each PE. Where it says nothing of any peer,
+ * FERRY_ERR_UNSUPPORTED, and all goes through the ring as without. FERRY_WINDOW_ATOMICS asks for GPU memory, mapped on
+ * every PE: FERRY_ERR_UNSUPPORTED otherwise. ferry_last_error has the reason for the last PE that is not mapped. */
+static inline int ferry_gpu_window(ferry_job_t *job, struct ferry_gpu *gpu, void *address, size_t bytes, unsigned flags)
+{
+    struct cudaPointerAttributes kind;
+    uint32_t mapped = 0;
+    if (!bytes)
+        return FERRY_ERR_ARG;
+    uint64_t *peers = (uint64_t *)calloc(gpu->ring.n_pes, sizeof(*peers));
+    if (!peers)
+        return FERRY_ERR_NOMEM;
+    for (uint32_t pe = 0; pe < gpu->ring.n_pes; pe++) {
+        const char *first = (const char *)ferry_device_ptr(job, address, (int)pe);
+        const char *last = first ? (const char *)ferry_device_ptr(job, (const char *)address + bytes - 1, (int)pe) : nullptr;
+        if (first && last == first + bytes - 1)
+            peers[pe] = (uint64_t)(uintptr_t)first;
+        mapped += peers[pe] != 0;
+    }
+    int rc = mapped ? FERRY_OK : FERRY_ERR_UNSUPPORTED;
+    if (flags & FERRY_WINDOW_ATOMICS &&
+        (mapped != gpu->ring.n_pes || cudaPointerGetAttributes(&kind, (void *)(uintptr_t)peers[gpu->ring.my_pe]) != cudaSuccess ||
+         kind.type != cudaMemoryTypeDevice))
+        rc = FERRY_ERR_UNSUPPORTED;
+    if (rc == FERRY_OK)
+        rc = ferry_gpu_window_at(gpu, address, bytes, peers, flags);
+    free(peers);
+    return rc;
+}
+
+/* Collective: gives the kernels of this handle words for their barriers, FERRY_GPU_BARRIER_BYTES of symmetric memory, 8-byte aligned,
+ * that kernels reach under its own address. After the windows. The words are the library's until ferry_gpu_close. */
+static inline int ferry_gpu_barrier_open(ferry_job_t *job, struct ferry_gpu *gpu, void *words)
+{
+    int rc = FERRY_OK;
+    if (!words || (uintptr_t)words % 8)
+        rc = FERRY_ERR_ARG;
+    else if (ferry_gpu_zero(words, FERRY_GPU_BARRIER_BYTES) != cudaSuccess ||
+             ferry_gpu_zero(&gpu->state->barriers, sizeof(gpu->state->barriers)) != cudaSuccess)
+        rc = FERRY_ERR_DEVICE;
+    const int met = ferry_sync(job); /* in any case: the others wait */
+    if (rc == FERRY_OK)
+        rc = met;
+    if (rc == FERRY_OK)
+        gpu->barrier = (uint64_t *)words;
+    return rc;
+}
+
 /* Takes it back: no kernel uses it any more. What they have posted is carried out by ferry_ring_close or _destroy, which must
  * follow. */
 static inline int ferry_gpu_close(struct ferry_gpu *gpu)
@@ -112,6 +221,52 @@ static inline int ferry_gpu_close(struct ferry_gpu *gpu)
         rc = FERRY_ERR_DEVICE;
     ferry_gpu_release_memory(gpu);
     return rc;
+}
+
+/* ------------------------------------------------------------------ several rings */
+
+/* Takes back, and destroys, what ferry_gpu_open_all made. The first status that is not FERRY_OK; it goes on behind a failure. */
+static inline int ferry_gpu_close_all(unsigned n, ferry_ring_t **rings, struct ferry_gpu *gpus)
+{
+    int result = FERRY_OK;
+    for (unsigned i = 0; i < n; i++) {
+        const int closed = gpus[i].state ? ferry_gpu_close(&gpus[i]) : FERRY_OK;
+        const int destroyed = rings[i] ? ferry_ring_destroy(rings[i]) : FERRY_OK;
+        if (result == FERRY_OK)
+            result = closed != FERRY_OK ? closed : destroyed;
+        rings[i] = nullptr;
+    }
+    return result;
+}
+
+/* n rings of `slots` (0: 4096), and a handle for each. All or none. */
+static inline int ferry_gpu_open_all(ferry_job_t *job, unsigned n, size_t slots, ferry_ring_t **rings, struct ferry_gpu *gpus)
+{
+    int rc = FERRY_OK;
+    for (unsigned i = 0; i < n; i++)
+        rings[i] = nullptr;
+    memset(gpus, 0, n * sizeof(*gpus));
+    for (unsigned i = 0; i < n && rc == FERRY_OK; i++) {
+        rc = ferry_ring_create(job, slots, 0, &rings[i]);
+        if (rc == FERRY_OK)
+            rc = ferry_gpu_open(rings[i], &gpus[i]);
+    }
+    if (rc != FERRY_OK)
+        ferry_gpu_close_all(n, rings, gpus);
+    return rc;
+}
+
+/* An array of handles in GPU memory, for kernels that take a copy of the one they need: struct ferry_gpu g = all[i]. After windows and
+ * barriers were opened; freed by cudaFree. NULL: cudaGetLastError says why. */
+static inline struct ferry_gpu *ferry_gpu_array(unsigned n, const struct ferry_gpu *gpus)
+{
+    struct ferry_gpu *all = nullptr;
+    if (cudaMalloc((void **)&all, n * sizeof(*all)) != cudaSuccess)
+        return nullptr;
+    if (cudaMemcpy(all, gpus, n * sizeof(*all), cudaMemcpyHostToDevice) == cudaSuccess)
+        return all;
+    cudaFree(all);
+    return nullptr;
 }
 
 #endif

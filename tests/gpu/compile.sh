@@ -26,6 +26,7 @@ compile "$source/tests/gpu/compile.cu" 80 90 100
 compile "$source/examples/ring_gpu.cu" 80 90 100
 compile "$source/tests/gpu/test_gpu.cu" 90
 compile "$source/tests/gpu/gpu_rate.cu" 90
+compile "$source/tests/gpu/direct_rate.cu" 90
 compile "$source/tests/gpu/two_processes.cu" 90
 compile "$source/examples/moe_dispatch_gpu/kernels.cu" 80 90 100
 compile "$source/tools/perf_gpu.cu" 80 90 100
