@@ -19,6 +19,7 @@ static void start(struct ibv_qp_ex *ex)
     fv_enter_post(qp->td);
     qp->staged = 0;
     qp->bad = 0;
+    qp->write.open = false;
 }
 
 /* The next request; NULL: there are too many, which complete says. */
@@ -137,6 +138,37 @@ static void set_inline(struct ibv_qp_ex *ex, void *addr, size_t length)
     ready(qp, s);
 }
 
+/* Fast: a write that is for the usual way after all. */
+static void reopen(struct ibv_qp_ex *ex)
+{
+    struct qp *qp = of(ex);
+
+    if (qp->write.open)
+        wr_write(ex, qp->write.rkey, qp->write.at);
+    qp->write.open = false;
+}
+
+/* Fast: the write that was left open comes here. */
+static void fast_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
+{
+    struct qp *qp = of(ex);
+
+    if (fv_fast_data(qp, (const void *)(uintptr_t)addr, length))
+        return;
+    reopen(ex);
+    set_sge(ex, lkey, addr, length);
+}
+
+static void fast_set_inline(struct ibv_qp_ex *ex, void *addr, size_t length)
+{
+    struct qp *qp = of(ex);
+
+    if (length <= qp->cap.max_inline_data && fv_fast_data(qp, addr, length))
+        return;
+    reopen(ex);
+    set_inline(ex, addr, length);
+}
+
 /* All, or none of them. */
 static int complete(struct ibv_qp_ex *ex)
 {
@@ -187,9 +219,9 @@ struct ibv_qp *fv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_a
     qp->ex.wr_start = start;
     qp->ex.wr_complete = complete;
     qp->ex.wr_abort = abandon;
-    qp->ex.wr_set_sge = set_sge;
-    qp->ex.wr_set_inline_data = set_inline;
-    qp->ex.wr_rdma_write = want & IBV_QP_EX_WITH_RDMA_WRITE ? wr_write : NULL;
+    qp->ex.wr_set_sge = fv.fast ? fast_set_sge : set_sge;
+    qp->ex.wr_set_inline_data = fv.fast ? fast_set_inline : set_inline;
+    qp->ex.wr_rdma_write = !(want & IBV_QP_EX_WITH_RDMA_WRITE) ? NULL : fv.fast ? fv_fast_write : wr_write;
     qp->ex.wr_rdma_read = want & IBV_QP_EX_WITH_RDMA_READ ? wr_read : NULL;
     qp->ex.wr_atomic_fetch_add = want & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD ? wr_add : NULL;
     qp->ex.wr_atomic_cmp_swp = want & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP ? wr_cas : NULL;

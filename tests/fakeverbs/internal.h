@@ -50,6 +50,14 @@ struct staged {
     char data[512];
 };
 
+/* Fast: a write between ibv_wr_rdma_write and its data. */
+struct fv_write {
+    uint32_t rkey;
+    unsigned flags;
+    uint64_t at, wr_id;
+    bool open;
+};
+
 struct qp {
     union {
         struct ibv_qp v;
@@ -59,6 +67,7 @@ struct qp {
     struct staged *stage; /* NULL: made without ibv_wr_... */
     uint32_t staged;
     int bad;
+    struct fv_write write;
     struct ibv_qp_cap cap;
     uint64_t serial;
     uint32_t dest;
@@ -139,6 +148,9 @@ static inline void fv_leave_post(struct td *td)
     pthread_mutex_unlock(&fv.lock);
     fv_leave(td);
 }
+/* fast.c. _data: carries the open write out, unless it is for the usual way. */
+void fv_fast_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t at);
+bool fv_fast_data(struct qp *qp, const void *from, size_t length);
 /* Under the lock: the errno with which a request is not taken; carries it out. */
 int fv_refuses(struct qp *qp, const struct ibv_send_wr *wr);
 void fv_carry_out(struct qp *qp, const struct ibv_send_wr *wr);
