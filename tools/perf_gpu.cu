@@ -63,10 +63,10 @@ __global__ void latency(struct task t)
     const struct perf_gpu_launch &l = t.launch;
     struct ferry_gpu g = t.rings[0];
     const int me = ferry_gpu_my_pe(g);
+    int rc = FERRY_OK;
     begin(t);
-    for (uint64_t i = 0; i < l.n && t.outcome->status == FERRY_OK; i++) {
+    for (uint64_t i = 0; i < l.n && rc == FERRY_OK; i++) {
         uint64_t old, value = l.sequence + i + 1;
-        int rc;
         if (l.kind == PERF_GPU_PUT_LAT) {
             *(volatile char *)l.outbox = (char)value;
             rc = ferry_gpu_put_nbi(g, l.inbox, l.outbox, l.bytes, l.peer);
@@ -77,8 +77,8 @@ __global__ void latency(struct task t)
         } else {
             rc = ferry_gpu_atomic_fetch_add(g, l.words, 1, &old, l.peer);
         }
-        check(t, rc);
     }
+    check(t, rc);
     end(t, g);
 }
 

@@ -28,8 +28,8 @@ compile "$source/tests/gpu/test_gpu.cu" 90
 compile "$source/tests/gpu/gpu_rate.cu" 90
 compile "$source/tests/gpu/direct_rate.cu" 90
 compile "$source/tests/gpu/two_processes.cu" 90
-compile "$source/examples/moe_dispatch_gpu/kernels.cu" 80 90 100
-compile "$source/tools/perf_gpu.cu" 80 90 100
+compile "$source/examples/moe_dispatch_gpu/kernels.cu" 90
+compile "$source/tools/perf_gpu.cu" 90
 # what is wrong is noticed: a function that does not exist
 printf '#include <ferry/device.cuh>\n__global__ void k(struct ferry_gpu g) { ferry_gpu_no_such(g); }\n' >"$work/bad.cu"
 if "$nvcc" -std=c++17 -arch=sm_90 -I "$source/include" -c "$work/bad.cu" -o "$work/out.o" 2>"$work/log"; then
