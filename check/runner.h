@@ -11,7 +11,7 @@ struct settings {
     const char *transport, *groups, *rule, *json, *row, *expected;
     int pes;
     double deadline; /* seconds for each rule */
-    bool processes, list;
+    bool processes, list, warm;
     unsigned levels;    /* bit n: groups of level n; 0: all */
     bool big;           /* rules of gigabytes, too */
     const char *launch; /* a command that starts the PEs, as "ferry-run -n 4"; NULL: they are started here */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum keys { KEY_PROCESSES = 256, KEY_RULE, KEY_LIST, KEY_LONG, KEY_JSON, KEY_ROW, KEY_DEADLINE, KEY_EXPECTED };
+enum keys { KEY_PROCESSES = 256, KEY_RULE, KEY_LIST, KEY_LONG, KEY_JSON, KEY_ROW, KEY_DEADLINE, KEY_EXPECTED, KEY_WARM };
 
 static const struct argp_option options[] = {
     {"transport", 't', "NAME", 0, "transport by name, or by the path of its file (loopback)", 0},
@@ -26,6 +26,7 @@ static const struct argp_option options[] = {
     {"json", KEY_JSON, "FILE", 0, "write the results to FILE", 0},
     {"row", KEY_ROW, "NAME", 0, "print one line of sums, for the matrix", 0},
     {"expected", KEY_EXPECTED, "FILE", 0, "known weaknesses; what fails besides them, or passes in spite of them, fails", 0},
+    {"warm", KEY_WARM, NULL, 0, "open the transport once before the rules, so that not each of them loads its libraries", 0},
     {"deadline", KEY_DEADLINE, "SECONDS", 0, "how long a rule may take (60; 600 with --long)", 0},
     {0},
 };
@@ -83,6 +84,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_EXPECTED:
         s->expected = arg;
         return 0;
+    case KEY_WARM:
+        s->warm = true;
+        return 0;
     case KEY_DEADLINE:
         s->deadline = positive(arg, state);
         return 0;
@@ -137,6 +141,12 @@ static int run(struct runner *runner)
     return rc ? 1 : 0;
 }
 
+static void unread(void *arg, const ferry_info_row_t *row)
+{
+    (void)arg;
+    (void)row;
+}
+
 static int prepare(struct runner *runner)
 {
     sigset_t chld;
@@ -154,7 +164,8 @@ static int prepare(struct runner *runner)
                 runner->settings.transport);
         return -1;
     }
-    return 0;
+    /* each rule is a child, which gets what its parent has loaded; a child has just shown that the transport opens */
+    return runner->settings.warm ? ferry_info(runner->settings.transport, 0, unread, NULL) : 0;
 }
 
 int main(int argc, char **argv)
