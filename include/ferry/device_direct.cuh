@@ -73,20 +73,19 @@ FERRY_GPU_FN bool ferry_gpu_enter(const struct ferry_window &window, struct ferr
 }
 
 /* Where the range lies on `pe`, for this kernel; 0: nowhere, so it is the ring's, which also tells what is wrong with bad ones. The
- * last answer is kept: the table of peers lies in memory, and a fence makes the next look at it slow. No loop over the windows: an
- * index that is not constant would have each thread copy the handle to its stack. */
+ * last answer is kept: the tables lie in memory, and a fence makes the next look at them slow. */
 FERRY_GPU_FN uint64_t ferry_gpu_find(const struct ferry_gpu &g, struct ferry_gpu_route &route, const void *address, uint64_t length,
                                      int pe)
 {
-    static_assert(FERRY_WINDOWS == 4, "each is looked at");
     const uint64_t at = (uint64_t)(uintptr_t)address, offset = at - route.base;
+    if (!ferry_gpu_direct(g) || g.ring.layout != FERRY_RING_LAYOUT)
+        return 0;
     if (route.pe == (uint32_t)pe && offset < route.bytes && length <= route.bytes - offset)
         return route.there + offset;
-    if (g.ring.layout != FERRY_RING_LAYOUT)
-        return 0;
-    if (ferry_gpu_enter(g.windows[0], route, at, length, pe) || ferry_gpu_enter(g.windows[1], route, at, length, pe) ||
-        ferry_gpu_enter(g.windows[2], route, at, length, pe) || ferry_gpu_enter(g.windows[3], route, at, length, pe))
-        return route.there + (at - route.base);
+#pragma unroll 1
+    for (uint32_t i = 0; i < g.n_windows; i++)
+        if (ferry_gpu_enter(g.state->windows[i], route, at, length, pe))
+            return route.there + (at - route.base);
     return 0;
 }
 
@@ -142,9 +141,14 @@ template <int scope, bool remote, typename T> FERRY_GPU_FN void ferry_gpu_copy_u
 /* remote: the source is a peer's. */
 template <int scope, bool remote> FERRY_GPU_FN void ferry_gpu_copy(uint64_t dest, uint64_t src, uint64_t length)
 {
-    const struct ferry_split s = ferry_split_of(dest, src, length);
     char *to = (char *)(uintptr_t)dest;
     const char *from = (const char *)(uintptr_t)src;
+    if (length == 8 && ((dest | src) & 7) == 0) { /* a word: arithmetic would take longer than the copy */
+        if (ferry_gpu_leader<scope>())
+            *(unsigned long long *)to = ferry_gpu_read<remote, unsigned long long>(from);
+        return;
+    }
+    const struct ferry_split s = ferry_split_of(dest, src, length);
     ferry_gpu_copy_units<scope, remote, char>(to, from, s.head);
     to += s.head;
     from += s.head;

@@ -48,7 +48,7 @@ FERRY_GPU_FN unsigned ferry_gpu_lane(void)
 /* Some operations are loads and stores of the kernel. */
 FERRY_GPU_FN bool ferry_gpu_direct(const struct ferry_gpu &g)
 {
-    return g.windows[0].bytes != 0;
+    return g.n_windows != 0;
 }
 
 /* Nobody will read the ring any more. */

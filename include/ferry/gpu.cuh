@@ -26,6 +26,7 @@ struct ferry_gpu_state {
     int grid_status;             /* of the last one */
     unsigned int pad2[11];
     unsigned int busy[FERRY_GPU_FETCH_SLOTS];
+    struct ferry_window windows[FERRY_WINDOWS]; /* their tables of peers are behind this struct */
 };
 
 /* Where a thread found the last address of its kind. */
@@ -41,7 +42,7 @@ struct ferry_gpu {
     struct ferry_gpu_state *state;
     uint64_t *fetched; /* FERRY_GPU_FETCH_SLOTS words in host memory */
     uint64_t *barrier; /* FERRY_GPU_BARRIER_BYTES, symmetric; NULL: no barriers */
-    struct ferry_window windows[FERRY_WINDOWS];
+    uint32_t n_windows;
     struct ferry_gpu_route data, word; /* the thread's own */
 };
 
@@ -77,20 +78,17 @@ static inline void ferry_gpu_release_memory(struct ferry_gpu *gpu)
         cudaFree(gpu->state);
     if (gpu->fetched)
         cudaFreeHost(gpu->fetched);
-    for (unsigned i = 0; i < FERRY_WINDOWS; i++)
-        if (gpu->windows[i].bytes)
-            cudaFree((void *)gpu->windows[i].peers);
     memset(gpu, 0, sizeof(*gpu));
 }
 
-/* Zeroed when it returns, whatever stream kernels run in, and without waiting for any of them. */
-static inline cudaError_t ferry_gpu_zero(void *memory, size_t bytes)
+/* Filled when it returns, with zeros if `from` is NULL, whatever stream kernels run in, and without waiting for any of them. */
+static inline cudaError_t ferry_gpu_fill(void *memory, const void *from, size_t bytes)
 {
     cudaStream_t stream;
     cudaError_t rc = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     if (rc != cudaSuccess)
         return rc;
-    rc = cudaMemsetAsync(memory, 0, bytes, stream);
+    rc = from ? cudaMemcpyAsync(memory, from, bytes, cudaMemcpyDefault, stream) : cudaMemsetAsync(memory, 0, bytes, stream);
     if (rc == cudaSuccess)
         rc = cudaStreamSynchronize(stream);
     cudaStreamDestroy(stream);
@@ -105,8 +103,8 @@ static inline int ferry_gpu_open(ferry_ring_t *ring, struct ferry_gpu *gpu)
     if (rc != FERRY_OK)
         return rc;
     void *fetched = nullptr;
-    if (cudaMalloc((void **)&gpu->state, sizeof(*gpu->state)) != cudaSuccess ||
-        ferry_gpu_zero(gpu->state, sizeof(*gpu->state)) != cudaSuccess ||
+    const size_t bytes = sizeof(*gpu->state) + FERRY_WINDOWS * gpu->ring.n_pes * sizeof(uint64_t);
+    if (cudaMalloc((void **)&gpu->state, bytes) != cudaSuccess || ferry_gpu_fill(gpu->state, nullptr, bytes) != cudaSuccess ||
         cudaHostAlloc(&fetched, FERRY_GPU_FETCH_SLOTS * 8, cudaHostAllocMapped | cudaHostAllocPortable) != cudaSuccess) {
         ferry_gpu_release_memory(gpu);
         return FERRY_ERR_DEVICE;
@@ -126,37 +124,21 @@ static inline int ferry_gpu_open(ferry_ring_t *ring, struct ferry_gpu *gpu)
  * which may be 0 then. FERRY_ERR_ARG; FERRY_ERR_LIMIT: there are FERRY_WINDOWS already. ferry_gpu_window makes the table itself. */
 static inline int ferry_gpu_window_at(struct ferry_gpu *gpu, void *address, size_t bytes, const uint64_t *peers, unsigned flags)
 {
-    const size_t table = gpu->ring.n_pes * sizeof(*peers);
-    unsigned at = 0;
-    uint64_t *there;
-    cudaStream_t stream;
+    const unsigned at = gpu->n_windows;
+    struct ferry_window window = {(uint64_t)(uintptr_t)address, bytes, nullptr, gpu->ring.n_pes, flags};
     for (uint32_t pe = 0; pe < gpu->ring.n_pes; pe++)
-        if ((flags & FERRY_WINDOW_ATOMICS && !peers[pe]) || (peers[pe] && (peers[pe] - (uint64_t)(uintptr_t)address) % 16))
+        if ((flags & FERRY_WINDOW_ATOMICS && !peers[pe]) || (peers[pe] && (peers[pe] - window.base) % 16))
             return FERRY_ERR_ARG;
     if (!bytes || flags & ~FERRY_WINDOW_ATOMICS)
         return FERRY_ERR_ARG;
-    while (at < FERRY_WINDOWS && gpu->windows[at].bytes)
-        at++;
     if (at == FERRY_WINDOWS)
         return FERRY_ERR_LIMIT;
-    if (cudaMalloc((void **)&there, table) != cudaSuccess)
+    uint64_t *there = (uint64_t *)(gpu->state + 1) + (size_t)at * gpu->ring.n_pes;
+    window.peers = there;
+    if (ferry_gpu_fill(there, peers, gpu->ring.n_pes * sizeof(*peers)) != cudaSuccess ||
+        ferry_gpu_fill(&gpu->state->windows[at], &window, sizeof(window)) != cudaSuccess)
         return FERRY_ERR_DEVICE;
-    cudaError_t rc = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); /* waits for no kernel */
-    if (rc == cudaSuccess) {
-        rc = cudaMemcpyAsync(there, peers, table, cudaMemcpyHostToDevice, stream);
-        if (rc == cudaSuccess)
-            rc = cudaStreamSynchronize(stream);
-        cudaStreamDestroy(stream);
-    }
-    if (rc != cudaSuccess) {
-        cudaFree(there);
-        return FERRY_ERR_DEVICE;
-    }
-    gpu->windows[at].base = (uint64_t)(uintptr_t)address;
-    gpu->windows[at].peers = there;
-    gpu->windows[at].n_pes = gpu->ring.n_pes;
-    gpu->windows[at].flags = flags;
-    gpu->windows[at].bytes = bytes;
+    gpu->n_windows = at + 1;
     return FERRY_OK;
 }
 
@@ -197,8 +179,8 @@ static inline int ferry_gpu_barrier_open(ferry_job_t *job, struct ferry_gpu *gpu
     int rc = FERRY_OK;
     if (!words || (uintptr_t)words % 8)
         rc = FERRY_ERR_ARG;
-    else if (ferry_gpu_zero(words, FERRY_GPU_BARRIER_BYTES) != cudaSuccess ||
-             ferry_gpu_zero(&gpu->state->barriers, sizeof(gpu->state->barriers)) != cudaSuccess)
+    else if (ferry_gpu_fill(words, nullptr, FERRY_GPU_BARRIER_BYTES) != cudaSuccess ||
+             ferry_gpu_fill(&gpu->state->barriers, nullptr, sizeof(gpu->state->barriers)) != cudaSuccess)
         rc = FERRY_ERR_DEVICE;
     const int met = ferry_sync(job); /* in any case: the others wait */
     if (rc == FERRY_OK)

@@ -51,7 +51,7 @@ static inline int ferry_stream_launched(void)
 static inline int ferry_put_signal_on_stream(const struct ferry_gpu *gpu, void *dest, const void *src, size_t length, uint64_t *signal,
                                              uint64_t value, int how, int pe, int *status, cudaStream_t stream)
 {
-    const unsigned threads = gpu->windows[0].bytes && length > 512 ? FERRY_STREAM_THREADS : 32;
+    const unsigned threads = gpu->n_windows && length > 512 ? FERRY_STREAM_THREADS : 32;
     ferry_stream_put_signal_kernel<uint64_t><<<1, threads, 0, stream>>>(*gpu, dest, src, length, signal, value, how, pe, status);
     return ferry_stream_launched();
 }

@@ -57,8 +57,8 @@ FERRY_RING_FN struct ferry_split ferry_split_of(uint64_t dest, uint64_t src, uin
     split.head = (0 - dest) & (split.width - 1);
     if (split.head > length)
         split.head = length;
-    split.units = (length - split.head) / split.width;
-    split.tail = (length - split.head) % split.width;
+    split.units = (length - split.head) >> (split.width == 16 ? 4 : split.width == 8 ? 3 : split.width == 4 ? 2 : 0); /* no division */
+    split.tail = (length - split.head) & (split.width - 1);
     return split;
 }
 

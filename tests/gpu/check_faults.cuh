@@ -97,8 +97,6 @@ static void check_windows(struct pe *pe)
         expect(pe, ferry_gpu_window_at(&copy, pe->memory, 64, peers, 0) == FERRY_OK, "window: a peer that is not mapped");
     expect(pe, ferry_gpu_window_at(&copy, pe->memory, 64, peers, 0) == FERRY_ERR_LIMIT, "window: no more");
     expect(pe, ferry_gpu_window(pe->job, g, pe->memory, 64, 0) == FERRY_ERR_UNSUPPORTED, "window: no symmetric memory");
-    for (unsigned i = 0; i < FERRY_WINDOWS; i++)
-        cudaFree((void *)copy.windows[i].peers);
     expect(pe, ferry_gpu_barrier_open(pe->job, &copy, nullptr) == FERRY_ERR_ARG, "barrier: no words");
 }
 

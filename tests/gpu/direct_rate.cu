@@ -94,34 +94,31 @@ static void direct_rates(const struct ferry_gpu *g, char *mine)
 }
 
 /* From one place in GPU memory to another one of the same GPU, as if that were the peer's. */
-static void run_direct(const struct ferry_gpu *plain, uint64_t *ns, int rounds)
+static void run_direct(struct ferry_gpu *gpu, uint64_t *ns, int rounds)
 {
     const size_t bytes = 4 << 20;
-    struct ferry_gpu a = *plain, b = *plain;
     char *mine, *theirs;
     if (cudaMalloc((void **)&mine, bytes) != cudaSuccess || cudaMalloc((void **)&theirs, bytes) != cudaSuccess)
         exit(1);
     cudaMemset(mine, 0, bytes);
     cudaMemset(theirs, 0, bytes);
     const uint64_t at = (uint64_t)(uintptr_t)mine, there = (uint64_t)(uintptr_t)theirs;
-    if (ferry_gpu_window_at(&a, mine, bytes, &there, FERRY_WINDOW_ATOMICS) != FERRY_OK ||
-        ferry_gpu_window_at(&b, theirs, bytes, &at, FERRY_WINDOW_ATOMICS) != FERRY_OK)
+    if (ferry_gpu_window_at(&gpu[0], mine, bytes, &there, FERRY_WINDOW_ATOMICS) != FERRY_OK ||
+        ferry_gpu_window_at(&gpu[1], theirs, bytes, &at, FERRY_WINDOW_ATOMICS) != FERRY_OK)
         exit(1);
     for (int r = 0; r < rounds; r++) {
         const int n = 10000;
-        direct_latencies(&a, (uint64_t *)mine, ns);
+        direct_latencies(&gpu[0], (uint64_t *)mine, ns);
         for (int weak = 0; weak < 2; weak++) {
             cudaMemset(mine + 2048, 0, 8);
             cudaMemset(theirs + 2048, 0, 8);
-            direct_ping_pong<<<2, 1>>>(a, b, (uint64_t *)(mine + 2048), (uint64_t *)(theirs + 2048),
+            direct_ping_pong<<<2, 1>>>(gpu[0], gpu[1], (uint64_t *)(mine + 2048), (uint64_t *)(theirs + 2048),
                                        FERRY_SIGNAL_SET | (weak ? FERRY_SIGNAL_WEAK : 0), n, ns);
             finish();
             printf("direct_signal_%s_one_way %.3f us\n", weak ? "weak" : "strong", (double)*ns / n / 2 * 1e-3);
         }
-        direct_rates(&a, mine);
+        direct_rates(&gpu[0], mine);
     }
-    cudaFree((void *)a.windows[0].peers);
-    cudaFree((void *)b.windows[0].peers);
     cudaFree(mine);
     cudaFree(theirs);
 }
@@ -129,13 +126,13 @@ static void run_direct(const struct ferry_gpu *plain, uint64_t *ns, int rounds)
 int main(int argc, char **argv)
 {
     ferry_job_t *job;
-    ferry_ring_t *ring;
-    struct ferry_gpu gpu;
+    ferry_ring_t *ring[2];
+    struct ferry_gpu gpu[2];
     uint64_t *ns;
     setenv("CUDA_MODULE_LOADING", "EAGER", 1);
     if (ferry_init(NULL, &job) != FERRY_OK || cudaHostAlloc((void **)&ns, 64, cudaHostAllocMapped) != cudaSuccess ||
-        ferry_gpu_open_all(job, 1, 0, &ring, &gpu) != FERRY_OK)
+        ferry_gpu_open_all(job, 2, 0, ring, gpu) != FERRY_OK)
         return 1;
-    run_direct(&gpu, ns, argc > 1 ? atoi(argv[1]) : 5);
-    return ferry_gpu_close_all(1, &ring, &gpu) == FERRY_OK && ferry_finalize(job) == FERRY_OK ? 0 : 1;
+    run_direct(gpu, ns, argc > 1 ? atoi(argv[1]) : 5);
+    return ferry_gpu_close_all(2, ring, gpu) == FERRY_OK && ferry_finalize(job) == FERRY_OK ? 0 : 1;
 }
