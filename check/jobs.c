@@ -5,7 +5,6 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #define BYTES   3000u
 #define OPTIONS 16
@@ -116,15 +115,8 @@ void job_good(struct pe *pe, int n)
 
 void job_same_usage(struct pe *pe, const struct pes_usage *before)
 {
-    struct pes_usage after = pes_usage();
-    double end = pes_now() + 10;
+    struct pes_usage after = pes_usage_after(before);
     char what[120];
-
-    /* a thread that was joined is listed until the kernel has taken it off (pthread_join waits for its stack only) */
-    while (after.threads > before->threads && pes_now() < end) {
-        usleep(1000);
-        after = pes_usage();
-    }
 
     snprintf(what, sizeof(what), "descriptors %d, then %d; threads %d, then %d; mappings %d, then %d", before->fds,
              after.fds, before->threads, after.threads, before->maps, after.maps);

@@ -259,6 +259,18 @@ struct pes_usage pes_usage(void)
     return (struct pes_usage){count_dir("/proc/self/fd") - 1, count_maps(), count_dir("/proc/self/task")};
 }
 
+struct pes_usage pes_usage_after(const struct pes_usage *before)
+{
+    double end = pes_now() + 10;
+    struct pes_usage now = pes_usage();
+
+    while (now.threads > before->threads && pes_now() < end) {
+        usleep(1000);
+        now = pes_usage();
+    }
+    return now;
+}
+
 /* What parent and children share. */
 struct family {
     struct run run;

@@ -175,7 +175,7 @@ static void opened_again(struct pe *pe)
             bytes = resident();
         }
     }
-    after = pes_usage();
+    after = pes_usage_after(&before);
     if (!EXPECT(pe, after.fds <= before.fds && after.threads <= before.threads && after.maps <= before.maps + 8) ||
         !EXPECT(pe, resident() <= bytes + GROWTH))
         fprintf(stderr, "  descriptors %d then %d, mappings %d then %d, threads %d then %d, %ld then %ld bytes\n",
