@@ -39,6 +39,9 @@ const struct ferry_option fy_core_options[] = {
      "no sends every operation through the transport."},
     {"proxy_threads", FERRY_OPTION_INT, 0, "0", NULL,
      "Most threads that carry out the commands of rings; 0: one for every 4 rings. Never more than there are cores to use."},
+    {"proxy_cores", FERRY_OPTION_STRING, 0, "", NULL,
+     "Cores on which the threads that carry out the commands of rings run, as 0-3,8; all: those of the process's cpuset; empty: "
+     "those that any thread of the process may use, near FERRY_GPU if that is set."},
     {"proxy_spin", FERRY_OPTION_SECONDS, 0, "2ms", NULL,
      "Seconds without work until a proxy thread stops spinning and yields its core between looks, and as long again until it "
      "sleeps. Where there are more PEs than cores it does not spin."},

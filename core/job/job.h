@@ -41,6 +41,7 @@ struct ferry_job {
     size_t endpoint_stride;
     uint32_t endpoint_lanes;
 
+    struct fy_cores cores;      /* for its threads, as seen when the job began */
     struct fy_proxy *proxy;
 
     pthread_t service;

@@ -73,6 +73,12 @@ static int read_options(struct ferry_job *job, const ferry_attr_t *attr, struct 
                      "FERRY_GPU is '%.40s', which is no PCI address like 0000:3b:00.0", gpu);
         return FERRY_ERR_CONFIG;
     }
+    const char *cores = fy_options_string(&job->options, "proxy_cores");
+    if (!fy_cores_create(cores, address, &job->cores)) {
+        fy_error_set(error, FERRY_ERR_CONFIG, "or set it to all, or leave it empty",
+                     "FERRY_PROXY_CORES is '%.40s', which is no list of cores like 0-3,8", cores);
+        return FERRY_ERR_CONFIG;
+    }
     job->look.stall = fy_options_seconds(&job->options, "stall_seconds");
     job->world.queue_bytes = (uint64_t)fy_options_number(&job->options, "queue_bytes");
     job->world.user_channels = (uint32_t)fy_options_number(&job->options, "channels");
@@ -228,6 +234,7 @@ static int make_proxy(struct ferry_job *job, struct ferry_error *error)
 {
     const struct fy_proxy_config config = {
         .world = &job->world,
+        .cores = job->cores,
         .threads = (uint32_t)fy_options_number(&job->options, "proxy_threads"),
         .spin = fy_options_seconds(&job->options, "proxy_spin"),
         .sleep = fy_options_seconds(&job->options, "proxy_sleep"),

@@ -108,7 +108,7 @@ void fy_ring_failed(struct ferry_ring *ring, const struct ferry_command *command
 /* The same, where the record is the calling thread's latest. */
 void fy_ring_failed_here(struct ferry_ring *ring, const struct ferry_command *command, int status);
 /* worker.c */
-/* Threads at most: as many as there are cores that the caller may use. */
+/* Threads at most: as many as there are cores to run on. */
 uint32_t fy_worker_most(const struct fy_proxy_config *config);
 int fy_worker_attach(struct fy_proxy *proxy, struct ferry_ring *ring, struct ferry_error *error);
 void fy_worker_detach(struct ferry_ring *ring, int status);

@@ -5,12 +5,14 @@
 #define FY_PROXY_PROXY_H
 
 #include "../order/channel.h"
+#include "cores.h"
 
 struct fy_proxy;
 
 struct fy_proxy_config {
     struct fy_world *world;
     uint32_t threads;       /* most of them; 0: one for every FY_RINGS_PER_THREAD rings, as far as there are cores */
+    struct fy_cores cores;  /* where they run */
     double spin;            /* seconds without work until a thread yields; then as long again until it sleeps */
     double sleep;           /* seconds that it sleeps at a time; 0: it never does */
     void (*tell)(void *arg, const struct ferry_error *record); /* the first failure of a ring */

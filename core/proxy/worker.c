@@ -85,14 +85,31 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* Cores that the calling thread may use. */
-static uint32_t cores(void)
+/* On the cores of the process, wherever the caller is bound to. */
+static int start_thread(struct fy_worker *worker)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) != 0)
-        return 1;
-    int n = CPU_COUNT(&set);
-    return n > 0 ? (uint32_t)n : 1;
+    struct fy_cores *cores = &worker->proxy->config.cores;
+    pthread_attr_t attr;
+    int rc = pthread_attr_init(&attr);
+    if (rc != 0)
+        return rc;
+    fy_cores_look(cores);
+    if (CPU_COUNT(&cores->chosen) > 0)
+        rc = pthread_attr_setaffinity_np(&attr, sizeof(cores->chosen), &cores->chosen);
+    if (rc == 0)
+        rc = pthread_create(&worker->thread, &attr, worker_main, worker);
+    pthread_attr_destroy(&attr);
+    return rc;
+}
+
+static int no_thread(int rc, bool named, struct ferry_error *error)
+{
+    if (rc == EINVAL && named)
+        fy_error_set(error, FERRY_ERR_CONFIG, "FERRY_PROXY_CORES=all takes all of them",
+                     "cannot start a proxy thread: FERRY_PROXY_CORES names no core that this process may use");
+    else
+        fy_error_set(error, FERRY_ERR_SYSTEM, "raise the limit on threads (ulimit -u)", "cannot start a proxy thread: %s", strerror(rc));
+    return error->status;
 }
 
 static int start(struct fy_proxy *proxy, struct ferry_error *error)
@@ -104,11 +121,10 @@ static int start(struct fy_proxy *proxy, struct ferry_error *error)
     struct ferry_page *head = proxy->config.world->page.head;
     worker->load = proxy->n_workers < FERRY_PAGE_WORKERS ? &head->workers[proxy->n_workers] : &worker->unseen;
     if (worker->rings)
-        rc = pthread_create(&worker->thread, NULL, worker_main, worker);
+        rc = start_thread(worker);
     if (rc != 0) {
         free(worker->rings);
-        fy_error_set(error, FERRY_ERR_SYSTEM, "raise the limit on threads (ulimit -u)", "cannot start a proxy thread: %s", strerror(rc));
-        return FERRY_ERR_SYSTEM;
+        return no_thread(rc, proxy->config.cores.named, error);
     }
     worker->running = true;
     proxy->n_workers++;
@@ -155,7 +171,7 @@ int fy_worker_attach(struct fy_proxy *proxy, struct ferry_ring *ring, struct fer
         pthread_cond_broadcast(&proxy->changed);
     }
     pthread_mutex_unlock(&proxy->lock);
-    return worker ? FERRY_OK : FERRY_ERR_SYSTEM;
+    return worker ? FERRY_OK : error->status;
 }
 
 /* Proxy thread: it does not look at the ring any more. */
@@ -174,7 +190,7 @@ void fy_worker_detach(struct ferry_ring *ring, int status)
 
 uint32_t fy_worker_most(const struct fy_proxy_config *config)
 {
-    uint32_t most = cores();
+    uint32_t most = fy_cores_count(&config->cores);
     if (config->threads && config->threads < most)
         most = config->threads;
     return most < config->world->max_channels ? most : config->world->max_channels;

@@ -189,6 +189,8 @@ static void test_bad_options(void **state)
     init_fails("FERRY_CHANNELS=0", FERRY_ERR_CONFIG, "FERRY_CHANNELS", NULL);
     init_fails("FERRY_QUEUE_OPS=-1", FERRY_ERR_CONFIG, "FERRY_QUEUE_OPS is -1", NULL);
     init_fails("FERRY_GPU=card0", FERRY_ERR_CONFIG, "FERRY_GPU is 'card0'", NULL);
+    init_fails("FERRY_PROXY_CORES=3-1", FERRY_ERR_CONFIG, "FERRY_PROXY_CORES is '3-1'", NULL);
+    init_fails("FERRY_PROXY_CORES=0,", FERRY_ERR_CONFIG, "no list of cores", NULL);
     init_fails("FERRY_LOG=loud", FERRY_ERR_CONFIG, "debug", NULL);
     init_fails("FERRY_TIMEOUT=soon", FERRY_ERR_CONFIG, "FERRY_TIMEOUT", NULL);
     init_fails("FERRY_HOOKS=nosuchhook", FERRY_ERR_NOT_FOUND, "nosuchhook", NULL);
