@@ -181,6 +181,40 @@ static inline __attribute__((always_inline)) bool quick_put(struct ferry_ring *r
     return true;
 }
 
+/* The short way of a signal, as of a put. which: of the kinds of signals; bit 0: ADD, bit 1: weak. */
+static inline __attribute__((always_inline)) bool quick_signal(struct ferry_ring *ring, const struct ferry_command *c, unsigned which)
+{
+    struct ferry_ctx *ctx = ring->ctx;
+    struct fy_flow *flow = &ctx->flows[c->pe];
+    const struct fy_lane *lane = flow->lane;
+    uint64_t at;
+    const struct fy_target *target = fy_quick_target(ctx, pointer(c->remote), c->pe, &at);
+    if (fy_unlikely(flow->epoch != ctx->epoch || ctx->limited || ctx->direct))
+        return false;
+    uint32_t native = which & 1 ? FERRY_AMO_BIT(FERRY_AMO_ADD) : FERRY_AMO_BIT(FERRY_AMO_SET);
+    uint32_t behind = which & 2 ? lane->unordered_amo : lane->strong_amo; /* not this amo: behind it lies a border */
+    if (fy_unlikely(!(flow->did & FY_DID(FY_DID_AMO)) || flow->did & behind || c->remote & 7 || at + 8 > target->length ||
+                    !(target->amo64 & native) || lane->counted || ring->n == FY_BATCH || (ring->n && ring->lane != lane)))
+        return false;
+    struct ferry_op *op = &ring->ops[ring->n++];
+    ring->lane = lane;
+    op->kind = FERRY_OP_AMO;
+    op->amo = which & 1 ? FERRY_AMO_ADD : FERRY_AMO_SET;
+    op->width = 8;
+    op->flags = 0;
+    op->peer = c->pe;
+    op->local = NULL;
+    op->region = NULL;
+    op->key = target->key;
+    op->offset = at;
+    op->length = 8;
+    op->operand = c->value;
+    fy_count(&ctx->counters.atomics, 1);
+    fy_count(&ctx->counters.signals, 1);
+    __asm__("" : "+m"(ctx->counters.signals)); /* see fy_quick_put_signal */
+    return true;
+}
+
 static enum fy_taken take_get(struct ferry_ring *ring, const struct ferry_command *c)
 {
     struct ferry_ctx *ctx = ring->ctx;
@@ -385,8 +419,9 @@ enum fy_taken fy_ring_take(struct ferry_ring *ring)
     if (fy_likely(c->pe < world->n_pes && !alarmed)) {
         if (c->kind == FERRY_COMMAND_PUT && fy_likely(quick_put(ring, c)))
             return FY_TAKEN;
-        if (c->kind >= FERRY_COMMAND_SIGNAL_SET && c->kind <= FERRY_COMMAND_SIGNAL_ADD_WEAK)
-            return take_signal(ring, c);
+        unsigned which = c->kind - (unsigned)FERRY_COMMAND_SIGNAL_SET;
+        if (which <= FERRY_COMMAND_SIGNAL_ADD_WEAK - FERRY_COMMAND_SIGNAL_SET)
+            return fy_likely(quick_signal(ring, c, which)) ? FY_TAKEN : take_signal(ring, c);
     }
     if (c->kind == FERRY_COMMAND_NOP || c->kind == FERRY_COMMAND_QUIET)
         return FY_TAKEN;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * How many commands a second the proxy takes, from producers on CPUs: a measurement, not a test (docs/performance.md).
- * usage: ring_rate RINGS PRODUCERS COMMANDS put|signal|put_signal [BYTES]   - with FERRY_TRANSPORT, FERRY_PROXY_THREADS */
+ * usage: ring_rate RINGS PRODUCERS COMMANDS put|signal|put_signal [BYTES]   - with FERRY_TRANSPORT, FERRY_PROXY_THREADS
+ * RINGS 0: one ring that is full when the proxy begins to read it, so that the proxy alone is measured; the best of COMMANDS rounds. */
 #include <ferry/ferry.h>
 #include <ferry/ring.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +61,44 @@ static double round_of(struct producer *producers, int n, _Atomic int *go)
     return (double)producers[0].commands * n / (now() - start);
 }
 
+#define FULL 32768u /* slots */
+
+static void fill(struct producer *p, uint64_t at, unsigned kind, uint64_t *words)
+{
+    int told;
+    struct ferry_command c = {.kind = (uint8_t)kind, .remote = (uintptr_t)p->area, .value = 1};
+    if (kind == FERRY_COMMAND_PUT) {
+        c.remote = (uintptr_t)p->area + 4096;
+        c.local = (uintptr_t)p->area + 8192 + p->bytes;
+        c.length = p->bytes;
+    }
+    unsigned slots = ferry_ring_encode(&c, p->handle.base, words, &told);
+    if (at && slots == 1)
+        ferry_ring_store(&p->handle, at, words, 1);
+}
+
+/* The first slot is written last. */
+static void drain(struct producer *p, unsigned long rounds)
+{
+    double best = 1e9;
+    unsigned kind = p->kind == 0 ? FERRY_COMMAND_PUT : FERRY_COMMAND_SIGNAL_ADD;
+    for (unsigned long r = 0; r < rounds; r++) {
+        uint64_t words[FERRY_RING_WORDS], first;
+        ferry_ring_quiet(&p->handle);
+        first = __atomic_fetch_add(p->handle.head, FULL, __ATOMIC_SEQ_CST);
+        for (uint64_t i = 1; i < FULL; i++)
+            fill(p, first + i, kind, words);
+        fill(p, 0, kind, words);
+        double start = now();
+        ferry_ring_store(&p->handle, first, words, 1);
+        while (__atomic_load_n(p->handle.consumed, __ATOMIC_ACQUIRE) < first + FULL)
+            continue;
+        double took = now() - start;
+        best = took < best ? took : best;
+    }
+    printf("%s %zu B, one full ring: %.2f M commands/s\n", p->kind == 0 ? "put" : "signal", p->bytes, FULL / best * 1e-6);
+}
+
 int main(int argc, char **argv)
 {
     ferry_job_t *job;
@@ -72,17 +112,21 @@ int main(int argc, char **argv)
     int n_rings = atoi(argv[1]), n = atoi(argv[2]);
     size_t bytes = argc > 5 ? strtoul(argv[5], NULL, 10) : 8;
     char *area = ferry_calloc(job, 1, 8192 + 2 * bytes);
+    bool full = n_rings == 0;
+    n_rings += full;
     if (n_rings < 1 || n_rings > 64 || n < 1 || n > 64 || !area)
         return 64;
     for (int i = 0; i < n_rings; i++)
-        if (ferry_ring_create(job, 0, 0, &rings[i]) != FERRY_OK)
+        if (ferry_ring_create(job, full ? FULL : 0, 0, &rings[i]) != FERRY_OK)
             return 1;
     for (int i = 0; i < n; i++) {
         producers[i] = (struct producer){.area = area, .commands = strtoul(argv[3], NULL, 10) / (unsigned long)n, .bytes = bytes, .go = &go};
         producers[i].kind = !strcmp(argv[4], "put") ? 0 : !strcmp(argv[4], "signal") ? 1 : 2;
         ferry_ring_export(rings[i % n_rings], FERRY_RING_LAYOUT, &producers[i].handle);
     }
-    for (int r = 0; r < ROUNDS; r++)
+    if (full)
+        drain(&producers[0], strtoul(argv[3], NULL, 10));
+    for (int r = 0; !full && r < ROUNDS; r++)
         printf("%s %zu B, %d rings, %d producers: %.2f M commands/s\n", argv[4], bytes, n_rings, n, round_of(producers, n, &go) * 1e-6);
     return ferry_finalize(job) == FERRY_OK ? 0 : 1;
 }
