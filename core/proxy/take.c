@@ -248,13 +248,12 @@ static enum fy_taken take_get(struct ferry_ring *ring, const struct ferry_comman
     return FY_TAKEN;
 }
 
-static enum fy_taken take_value(struct ferry_ring *ring, const struct ferry_command *c, size_t width)
+/* A value as the put of a word. flags: those of an operation, beside COPY. */
+static enum fy_taken take_word(struct ferry_ring *ring, const struct ferry_command *c, size_t width, uint32_t flags, bool strong)
 {
     struct ferry_ctx *ctx = ring->ctx;
     struct fy_place place;
-    if (direct(ring) && fy_direct_put(ctx, pointer(c->remote), &c->value, width, c->pe))
-        return FY_TAKEN;
-    enum fy_taken way = ready(ring, c->pe, FY_DID_PUT, false);
+    enum fy_taken way = ready(ring, c->pe, FY_DID_PUT, strong);
     if (fy_unlikely(way != FY_TAKEN))
         return way;
     const struct fy_lane *lane = ctx->flows[c->pe].lane;
@@ -262,16 +261,27 @@ static enum fy_taken take_value(struct ferry_ring *ring, const struct ferry_comm
         !place_known(ctx, c->remote, width, c->pe, &place))
         return FY_TAKE_SLOW;
     uint64_t *value = &ring->values[ring->n];
-    struct ferry_op *op = begin(ring, c, FY_DID_PUT, false);
+    struct ferry_op *op = begin(ring, c, FY_DID_PUT, strong);
     if (!op)
         return FY_TAKE_FAIL;
     *value = c->value;
     op->kind = FERRY_OP_PUT;
-    op->flags |= FERRY_OP_COPY;
+    op->flags |= FERRY_OP_COPY | flags;
     op->local = value;
     op->key = place.key;
     op->offset = place.offset;
     op->length = width;
+    return FY_TAKEN;
+}
+
+static enum fy_taken take_value(struct ferry_ring *ring, const struct ferry_command *c, size_t width)
+{
+    struct ferry_ctx *ctx = ring->ctx;
+    if (direct(ring) && fy_direct_put(ctx, pointer(c->remote), &c->value, width, c->pe))
+        return FY_TAKEN;
+    enum fy_taken way = take_word(ring, c, width, 0, false);
+    if (fy_unlikely(way != FY_TAKEN))
+        return way;
     fy_count(&ctx->counters.puts, 1);
     fy_count(&ctx->counters.bytes_put, width);
     return FY_TAKEN;
@@ -310,13 +320,23 @@ static enum fy_taken take_update(struct ferry_ring *ring, const struct ferry_com
     return FY_TAKEN;
 }
 
+/* Signals that set are puts where no transport sets by atomics: fy_amo_made does the same. */
+static bool sets_by_put(const struct fy_flow *flow, unsigned how)
+{
+    return !how && flow->connected && !(flow->lane->caps->amo64 & FERRY_AMO_BIT(FERRY_AMO_SET));
+}
+
 static enum fy_taken take_signal(struct ferry_ring *ring, const struct ferry_command *c)
 {
     unsigned which = c->kind - FERRY_COMMAND_SIGNAL_SET; /* bit 0: ADD, bit 1: weak */
     unsigned how = which & 1;
     if (direct(ring) && fy_direct_signal(ring->ctx, pointer(c->remote), c->value, how, c->pe))
         return FY_TAKEN;
-    enum fy_taken way = take_update(ring, c, how ? FERRY_AMO_ADD : FERRY_AMO_SET, 8, false, !(which & 2));
+    enum fy_taken way;
+    if (!(c->remote & 7) && sets_by_put(&ring->ctx->flows[c->pe], how))
+        way = take_word(ring, c, 8, FERRY_OP_WORD, !(which & 2));
+    else
+        way = take_update(ring, c, how ? FERRY_AMO_ADD : FERRY_AMO_SET, 8, false, !(which & 2));
     if (way == FY_TAKEN)
         fy_count(&ring->ctx->counters.signals, 1);
     return way;
