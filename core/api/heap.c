@@ -10,8 +10,7 @@
 
 static uint32_t default_kind(const struct ferry_job *job)
 {
-    return (uint32_t)fy_options_number(&job->options,
-                                       "heap_kind"); /* host, gpu: in the order of enum ferry_memory_kind */
+    return fy_options_number(&job->options, "heap_kind") ? FERRY_MEMORY_GPU : FERRY_MEMORY_HOST; /* gpu, and its other name */
 }
 
 static void *allocate(struct ferry_job *job, const struct fy_want *want, const char *call)
@@ -210,13 +209,25 @@ void *ferry_device_ptr(ferry_job_t *job, const void *address, int pe)
     job = fy_api_job(job);
     if (!job)
         return NULL;
-    if ((uint32_t)pe >= job->world.n_pes)
+    if ((uint32_t)pe >= job->world.n_pes) {
         fy_usage(job, "ferry_device_ptr: pe %d is out of range, the job has 0 to %u", pe, job->world.n_pes - 1);
-    else if (!fy_heap_find(job->heap, address))
+        return NULL;
+    }
+    struct fy_segment *segment = fy_heap_find(job->heap, address);
+    if (!segment) {
         fy_usage(job, "ferry_device_ptr: %p is not in the symmetric heap", address);
-    else
-        fy_fail(&job->world, FERRY_ERR_UNSUPPORTED, pe, -1, -1, NULL, "ferry_device_ptr: no memory is mapped for a GPU");
-    return NULL;
+        return NULL;
+    }
+    struct ferry_error error;
+    void *device;
+    int rc = fy_heap_device(job->heap, segment, (uint32_t)pe, address, &device, &error);
+    if (rc != FERRY_OK) {
+        fy_errors_thread(job->errors, &error);
+        return NULL;
+    }
+    if ((uint32_t)pe != job->world.my_pe)
+        atomic_store(&job->world.pointers_out, 1);
+    return device;
 }
 
 /* ------------------------------------------------------------------ buffers */

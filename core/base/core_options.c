@@ -15,8 +15,16 @@ const struct ferry_option fy_core_options[] = {
      "Address space reserved for the symmetric heap of a PE, in bytes; memory is taken as it is allocated."},
     {"heap_chunk", FERRY_OPTION_SIZE, 0, "16M", NULL,
      "Smallest piece, in bytes, by which the heap grows; each piece is registered as one segment."},
-    {"heap_kind", FERRY_OPTION_CHOICE, 0, "host", "host|gpu",
-     "Kind of memory that ferry_malloc gives; gpu needs a transport that allocates such memory."},
+    {"heap_kind", FERRY_OPTION_CHOICE, 0, "host", "host|gpu|cuda",
+     "Kind of memory that ferry_malloc gives; gpu, or cuda, which is the same, includes FERRY_GPU_MEMORY=yes."},
+    {"gpu_memory", FERRY_OPTION_BOOL, 0, "no", NULL,
+     "Whether memory of GPUs can be allocated, by ferry_alloc; the same on every PE. Operations on host memory cost a little more "
+     "then."},
+    {"gpu_device", FERRY_OPTION_INT, 0, "-1", NULL,
+     "Number of the GPU to use, as the driver counts them, where the thread that first needs one has made none current; -1: the PEs "
+     "of a host take them in turn."},
+    {"p2p", FERRY_OPTION_CHOICE, 0, "all", "all|off",
+     "Whether ferry_device_ptr gives kernels addresses of peers' memory; off: of the PE's own only, so that they use rings."},
     {"heap_pages", FERRY_OPTION_CHOICE, 0, "auto", "auto|small|huge",
      "Pages behind the heap. auto: huge pages of the kernel's pool if enough of them are free, else transparent ones where "
      "the kernel makes them, else small; huge: of the pool, or an error."},

@@ -22,6 +22,7 @@ struct ferry_job {
     struct fy_source source;
     struct fy_options options;
     struct fy_boot *boot;
+    struct fy_gpu *gpu;
     struct fy_route *route;
     struct fy_heap *heap;
     struct fy_barrier barrier;

@@ -17,6 +17,8 @@ void fy_job_release(struct ferry_job *job)
     for (uint32_t i = 0; job->world.channels && i < job->world.max_channels; i++)
         if (job->world.channels[i])
             fy_channel_destroy(job->world.channels[i]);
+    if (job->gpu)
+        fy_gpu_unpin_all(job->gpu); /* memory of PEs of this process among it, so before they release theirs */
     /* PEs of one process reach each other's memory by plain pointers: nobody may be in a call when it goes */
     if (job->boot)
         fy_boot_settle(job->boot);
@@ -25,6 +27,7 @@ void fy_job_release(struct ferry_job *job)
         fy_heap_destroy(job->heap);
     if (job->route)
         fy_route_close(job->route);
+    fy_gpu_destroy(job->gpu);
     if (job->boot)
         fy_boot_close(job->boot);
     fy_options_free(&job->options);

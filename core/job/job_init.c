@@ -123,13 +123,23 @@ static void unwatch_fd(void *job, int fd)
     fy_boot_unwatch(((struct ferry_job *)job)->boot, fd);
 }
 
+static bool wants_gpu(const struct ferry_job *job)
+{
+    return fy_options_number(&job->options, "gpu_memory") != 0 || fy_options_number(&job->options, "heap_kind") != 0;
+}
+
 static int select_transports(struct ferry_job *job, struct ferry_error *error)
 {
+    const struct fy_gpu_config gpu = {.log = &job->log, .device = fy_options_number(&job->options, "gpu_device")};
+    job->gpu = fy_gpu_create(&gpu);
+    if (!job->gpu)
+        return no_memory(error, "the GPU");
     struct fy_route_services services = {.arg = job,
                                          .watch_fd = watch_fd,
                                          .unwatch_fd = unwatch_fd,
                                          .error = fy_job_transport_error,
-                                         .deliver = fy_job_deliver};
+                                         .deliver = fy_job_deliver,
+                                         .gpu = wants_gpu(job) ? job->gpu : NULL};
     int rc = fy_route_create(&job->log, &job->source, &services, &job->route);
     if (rc != FERRY_OK)
         return no_memory(error, "the table of transports");
@@ -224,7 +234,11 @@ static int make_heap(struct ferry_job *job, struct ferry_error *error)
         .setup = &job->world.setup,
         .direct = fy_options_number(&job->options, "direct") != 0,
         .pages = (enum fy_pages)fy_options_number(&job->options, "heap_pages"),
+        .gpu = job->gpu,
+        .gpu_memory = wants_gpu(job),
+        .no_peers = fy_options_number(&job->options, "p2p") != 0, /* all, off */
     };
+    job->gpu->config.index = job->my_place; /* nobody has used it yet */
     int rc = fy_heap_create(&config, &job->heap, error);
     job->world.heap = job->heap;
     return fy_job_same_fate(job, rc, "reservation of the heap", error);

@@ -24,8 +24,12 @@ static int system_failed(const struct fy_heap_state *state, const char *what, si
     return FERRY_ERR_NOMEM;
 }
 
-static void unmap_chunk(const struct fy_segment *segment)
+static void unmap_chunk(struct fy_heap_state *state, const struct fy_segment *segment)
 {
+    if (segment->kind == FERRY_MEMORY_GPU) {
+        fy_gpu_free(state->heap.config.gpu, segment->address, segment->length);
+        return;
+    }
     /* In one step, so that no other thread's mapping can come in between. */
     mmap(segment->address, segment->length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
@@ -54,6 +58,20 @@ static int back(struct fy_heap_state *state, struct fy_chunk *chunk, struct ferr
         (unsigned long long)pool.free, (unsigned long long)pool.reserved, (unsigned long long)pool.more);
     error->library_status = why;
     return FERRY_ERR_NOMEM;
+}
+
+static int back_gpu(struct fy_heap_state *state, struct fy_chunk *chunk, struct ferry_error *error)
+{
+    const struct fy_segment *segment = chunk->segment;
+    int rc;
+
+    if (!state->gpu_reserved) {
+        *error = state->gpu_error;
+        return error->status;
+    }
+    rc = fy_gpu_allocate(state->heap.config.gpu, segment->address, segment->length, &chunk->memory.fd, error);
+    chunk->mapped = !rc;
+    return rc;
 }
 
 /* The place is taken (MAP_FIXED) by the plugin, over the reservation; it gives it back unmapped. */
@@ -153,7 +171,7 @@ void fy_chunk_undo(struct fy_heap_state *state, struct fy_chunk *chunk)
     if (segment->maker != FY_NO_TRANSPORT)
         reserve_hole(state, segment, true);
     if (chunk->mapped)
-        unmap_chunk(segment);
+        unmap_chunk(state, segment);
     fy_segment_free(segment);
     chunk->segment = NULL;
 }
@@ -174,7 +192,7 @@ int fy_chunk_make(struct fy_heap_state *state, uint64_t start, size_t length, ui
                                           .fd = -1,
                                           .remote = 1};
     if (state->allocating[kind] == FY_NO_TRANSPORT)
-        rc = back(state, chunk, error);
+        rc = kind == FERRY_MEMORY_GPU ? back_gpu(state, chunk, error) : back(state, chunk, error);
     if (!rc)
         rc = wire(state, chunk, error);
     if (chunk->mapped)

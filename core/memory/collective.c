@@ -26,8 +26,9 @@ static int no_growth(const struct fy_heap_state *state, uint32_t kind, struct fe
     if (state->lost) {
         fy_error_set(error, FERRY_ERR_STATE, NULL,
                      "the heap cannot grow any more: the place behind it was taken "
-                     "when transport %s gave a chunk back",
-                     config->transports[state->allocating[kind]]->name);
+                     "when %s gave a chunk back",
+                     state->allocating[kind] == FY_NO_TRANSPORT ? "the GPU's driver"
+                                                                : config->transports[state->allocating[kind]]->name);
         return FERRY_ERR_STATE;
     }
     fy_error_set(error, FERRY_ERR_LIMIT, "raise FERRY_HEAP_CHUNK on every PE",
@@ -116,10 +117,18 @@ static int check_class(const struct fy_heap_state *state, struct fy_plan *plan)
         return bad(plan, FERRY_ERR_ARG, NULL, "flags has bits that are no FERRY_ALLOC_ flag", plan->call.flags);
     if (plan->call.memory != FERRY_MEMORY_GPU || state->allocating[FERRY_MEMORY_GPU] != FY_NO_TRANSPORT)
         return FERRY_OK;
+    if (!config->gpu_memory) {
+        fy_error_set(&plan->error, FERRY_ERR_UNSUPPORTED,
+                     "set FERRY_GPU_MEMORY=yes on every PE, or ask for host memory (FERRY_HEAP_KIND=host)",
+                     "malloc: no GPU memory can be had: FERRY_GPU_MEMORY is no");
+        return FERRY_ERR_UNSUPPORTED;
+    }
+    if (state->reached[FERRY_MEMORY_GPU])
+        return FERRY_OK;
     fy_error_set(
         &plan->error, FERRY_ERR_UNSUPPORTED,
-        "name a transport that allocates GPU memory in FERRY_TRANSPORT, or ask for host memory (FERRY_HEAP_KIND=host)",
-        "malloc: no GPU memory can be had: of the %zu transports in use (the first is %s) none allocates it",
+        "name a transport that carries GPU memory in FERRY_TRANSPORT, or ask for host memory (FERRY_HEAP_KIND=host)",
+        "malloc: no GPU memory can be had: of the %zu transports in use (the first is %s) none carries it",
         config->n_transports, config->n_transports ? config->transports[0]->name : "none");
     return FERRY_ERR_UNSUPPORTED;
 }

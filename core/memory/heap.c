@@ -53,6 +53,36 @@ static int reserve(const char *root, size_t length, char **base, struct ferry_er
     return FERRY_OK;
 }
 
+/* Where GPU memory is wanted, of the driver; without one, host memory works as ever. */
+static int reserve_any(struct fy_heap_state *state, struct ferry_error *error)
+{
+    const struct fy_heap_config *config = &state->heap.config;
+    void *base;
+
+    if (config->gpu && config->gpu_memory && state->allocating[FERRY_MEMORY_GPU] == FY_NO_TRANSPORT &&
+        fy_gpu_reserve(config->gpu, config->reserve, &base, &state->gpu_error) == FERRY_OK) {
+        state->gpu_reserved = true;
+        state->heap.base = base;
+        return FERRY_OK;
+    }
+    return reserve(config->system_root, config->reserve, &state->heap.base, error);
+}
+
+/* Gives addresses back, mapped or not. */
+static void unreserve(struct fy_heap_state *state)
+{
+    struct fy_heap *heap = &state->heap;
+    int code;
+
+    if (!state->gpu_reserved) {
+        munmap(heap->base, heap->config.reserve);
+        return;
+    }
+    code = fy_gpu_unreserve(heap->config.gpu, heap->base, heap->config.reserve);
+    if (code)
+        fy_log(heap->config.log, FERRY_LOG_DEBUG, "the GPU's driver keeps the addresses of the heap (CUDA error %d)", code);
+}
+
 /* What transport t can do with memory of that kind; false: nothing. */
 static bool query(const struct fy_heap_config *config, size_t t, uint32_t kind, struct ferry_caps *caps)
 {
@@ -178,12 +208,12 @@ int fy_heap_create(const struct fy_heap_config *config, struct fy_heap **heap, s
     for (uint32_t kind = 0; kind < FY_KINDS && !rc; kind++)
         rc = find_roles(state, kind, error);
     if (!rc)
-        rc = reserve(state->heap.config.system_root, state->heap.config.reserve, &state->heap.base, error);
+        rc = reserve_any(state, error);
     if (!rc)
         rc = make_tables(state, error);
     if (rc) {
         if (state->heap.base)
-            munmap(state->heap.base, state->heap.config.reserve);
+            unreserve(state);
         free_state(state);
         return rc;
     }
@@ -198,9 +228,15 @@ static void release_segment(struct fy_heap_state *state, struct fy_segment *segm
     char *address = segment->address;
     size_t length = segment->length;
 
+    bool gpu = segment->kind == FERRY_MEMORY_GPU;
+
     fy_segment_release(state, segment);
-    if (ours)
+    if (ours && gpu)
+        fy_gpu_free(state->heap.config.gpu, address, length);
+    else if (ours && !state->gpu_reserved)
         munmap(address, length);
+    else if (ours) /* the driver unmaps all of it: nobody else's mapping may come in between */
+        mmap(address, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 /* A symmetric buffer is the user's memory, and PEs do not meet any more. */
@@ -231,7 +267,9 @@ void fy_heap_destroy(struct fy_heap *heap)
     for (uint32_t i = heap->n_segments; i > 0; i--)
         if (heap->segments[i - 1])
             release_segment(state, heap->segments[i - 1]);
-    if (!state->lost && backed < heap->config.reserve)
+    if (state->gpu_reserved)
+        unreserve(state);
+    else if (!state->lost && backed < heap->config.reserve)
         munmap(heap->base + backed, heap->config.reserve - backed);
     free_state(state);
 }

@@ -21,6 +21,8 @@ struct fy_heap_state {
     struct fy_heap heap;                         /* first: a struct fy_heap * is also one of these */
     struct fy_allocator *allocators[FY_CLASSES]; /* made when the class is first asked for */
     bool lost; /* a transport gave its chunk back and the place went to somebody else: no more growth */
+    bool gpu_reserved; /* the addresses are of the GPU's driver, which can map its memory there; else, if memory of the GPU */
+    struct ferry_error gpu_error; /* is wanted, why not */
     size_t allocating[FY_KINDS]; /* index of the transport that allocates chunks of that kind, or FY_NO_TRANSPORT */
     uint32_t reached[FY_KINDS];  /* by bit: transports that can register memory of that kind */
     uint64_t sequence;           /* collective calls so far */

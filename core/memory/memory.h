@@ -5,6 +5,7 @@
 #define FY_MEMORY_MEMORY_H
 
 #include "../base/log.h"
+#include "../gpu/gpu.h"
 #include "../route/route.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -86,6 +87,9 @@ struct fy_heap_config {
     pthread_mutex_t *setup;
     bool direct; /* heed FERRY_CAP_DIRECT */
     enum fy_pages pages;
+    struct fy_gpu *gpu; /* for fy_heap_device; NULL: none */
+    bool gpu_memory;    /* chunks of GPU memory may be made with it */
+    bool no_peers;      /* fy_heap_device gives no addresses of peers' memory */
     const char *system_root; /* for tests: read proc/ and sys/ under this folder instead of "/"; NULL otherwise */
 };
 
@@ -131,6 +135,9 @@ int fy_heap_resolve(struct fy_heap *heap, struct fy_segment *segment, uint32_t p
 struct fy_segment *fy_heap_find(struct fy_heap *heap, const void *address);
 /* The segment with that index, from the moment on at which a peer may know of it; NULL: none. Any thread. */
 struct fy_segment *fy_heap_segment(struct fy_heap *heap, uint32_t segment);
+/* Where kernels of this PE's GPU reach what is for `pe` the counterpart of `address`, which lies in the segment. Any thread. */
+int fy_heap_device(struct fy_heap *heap, struct fy_segment *segment, uint32_t pe, const void *address, void **device,
+                   struct ferry_error *error);
 /* Own key of a segment for transport t; FERRY_ERR_NOT_FOUND if there is none. Any thread: peers ask through the control thread. */
 int fy_heap_own_key(struct fy_heap *heap, uint32_t segment, uint32_t t, void *key, size_t capacity, size_t *size);
 /* Forgets a dead peer's targets is not done: they stay until destroy, since other threads may be using them. */

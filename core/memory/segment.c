@@ -115,6 +115,8 @@ static void release_targets(struct fy_heap_state *state, struct fy_segment *segm
 
         if (target == &fy_target_none)
             continue;
+        if (target->map)
+            fy_gpu_unpin(config->gpu, target->map);
         fy_target_release(state, target);
         atomic_store_explicit(&segment->targets[pe], &fy_target_none, memory_order_release);
     }
@@ -143,6 +145,7 @@ static void release_regions(struct fy_heap_state *state, struct fy_segment *segm
 void fy_segment_drop(struct fy_heap_state *state, struct fy_segment *segment)
 {
     pthread_mutex_lock(state->setup);
+    fy_gpu_unpin(state->heap.config.gpu, segment->address);
     release_targets(state, segment);
     release_regions(state, segment);
     pthread_mutex_unlock(state->setup);

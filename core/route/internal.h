@@ -90,4 +90,7 @@ void fy_route_log_table(const struct fy_route *route, int level);
 /* ---- open.c */
 void fy_close_chosen(struct fy_route *route);
 
+/* services_gpu.c: struct ferry_core.gpu_ops, where the job has a GPU. */
+extern const struct ferry_gpu_ops fy_services_gpu;
+
 #endif

@@ -6,6 +6,7 @@
 
 #include "../base/log.h"
 #include "../base/option.h"
+#include "../gpu/gpu.h"
 #include <ferry/transport.h>
 
 /* Every kind of atomic: the plain ones up to SWAP, and the fetching form of all. */
@@ -43,6 +44,7 @@ struct fy_route_services {
     void (*unwatch_fd)(void *arg, int fd);
     void (*error)(void *arg, const struct ferry_error *record);
     void (*deliver)(void *arg, uint32_t from_pe, uint64_t data);
+    struct fy_gpu *gpu; /* whose memory the job's PEs may share; NULL: none */
 };
 
 /* One candidate, and when it was opened, one transport. Its ops table is complete: every member may be called. */

@@ -143,6 +143,6 @@ void fy_services_fill(struct fy_transport *t)
         .unwatch_fd = service_unwatch_fd,
         .error = service_error,
         .deliver = service_deliver,
-        .gpu = NULL,
+        .gpu_ops = t->route->services.gpu ? &fy_services_gpu : NULL,
     };
 }

@@ -16,7 +16,7 @@ extern "C" {
  * that crosses the border starts with its size (or is passed beside one), so an older plugin works under a
  * newer core and the reverse. Read `size` before you read a member that a later minor added. */
 #define FERRY_TRANSPORT_ABI_MAJOR 1u
-#define FERRY_TRANSPORT_ABI_MINOR 1u
+#define FERRY_TRANSPORT_ABI_MINOR 2u
 #define FERRY_TRANSPORT_ABI ((FERRY_TRANSPORT_ABI_MAJOR << 16) | FERRY_TRANSPORT_ABI_MINOR)
 
 /* Threads. Three kinds call a plugin:
@@ -72,7 +72,31 @@ enum ferry_log_level {
     FERRY_LOG_TRACE = 4
 };
 
-struct ferry_gpu; /* functions on GPU memory; declared by a later minor, the pointer is NULL until then */
+struct ferry_gpu;
+struct ferry_core;
+struct ferry_gpu_queue; /* copies, carried out in order by the engines of the GPU that this PE works with */
+
+/* What a plugin does with GPU memory, since minor 2: its addresses are not the CPU's to touch. The functions belong to the threads
+ * of the calls that they are used in. A negative status is described by `why`. */
+struct ferry_gpu_ops {
+    uint32_t size; /* sizeof(struct ferry_gpu_ops) of the core */
+    uint32_t reserved;
+    /* A queue belongs to one channel. close waits for its copies. */
+    int (*open_queue)(const struct ferry_core *core, struct ferry_gpu_queue **queue);
+    void (*close_queue)(const struct ferry_core *core, struct ferry_gpu_queue *queue);
+    /* Starts a copy, host or GPU memory at either end. OK; AGAIN: many are under way. The call lasts until host memory that is not
+     * pinned has been read, or written. */
+    int (*copy)(const struct ferry_core *core, struct ferry_gpu_queue *queue, void *to, const void *from, size_t length);
+    /* As quiet of struct ferry_host_ops, of all copies of the queue. */
+    int (*copied)(const struct ferry_core *core, struct ferry_gpu_queue *queue, uint64_t *ticket);
+    /* Maps a peer's memory by the descriptor that its ferry_memory had; the descriptor stays the caller's. Setup thread. */
+    int (*import_fd)(const struct ferry_core *core, int fd, size_t length, void **address);
+    void (*unmap)(const struct ferry_core *core, void *address, size_t length);
+    /* Lets this PE's GPU reach memory that another PE of this process has. Setup thread. */
+    int (*share)(const struct ferry_core *core, void *address, size_t length);
+    /* The latest failure, in words. Any thread. */
+    void (*why)(const struct ferry_core *core, char *text, size_t size);
+};
 
 /* Services. Handed to probe and open; valid until close returns. Any thread may call them unless said. */
 struct ferry_core {
@@ -95,7 +119,9 @@ struct ferry_core {
     void (*error)(const struct ferry_core *core, const struct ferry_error *record);
     /* Remote completion data that arrived at this PE (see FERRY_OP_DATA). Only from within progress(SERVICE). */
     void (*deliver)(const struct ferry_core *core, uint32_t from_pe, uint64_t data);
-    const struct ferry_gpu *gpu; /* NULL: no GPU support */
+    const struct ferry_gpu *gpu; /* NULL; its place is kept */
+    /* -- since minor 2 */
+    const struct ferry_gpu_ops *gpu_ops; /* NULL: this job has no GPU memory of the core's making */
 };
 
 /* ------------------------------------------------------------------ probing and opening */
@@ -205,7 +231,8 @@ struct ferry_memory {
     uint32_t kind;   /* enum ferry_memory_kind */
     void *address;
     size_t length;
-    int32_t fd;      /* file that backs it and can be mapped by others (memfd), or -1. Not yours: dup to keep it */
+    int32_t fd;      /* file that backs it and can be mapped by others (memfd; of GPU memory, import_fd), or -1. Not yours: dup to
+                        keep it */
     uint32_t remote; /* 1: peers will access it (export_key follows); 0: only a local source or destination */
     uint64_t fd_offset;
     /* Of GPU memory; look at `size` first. */
@@ -313,7 +340,7 @@ struct ferry_host_ops {
     /* AGAIN: called again with the same arguments. The key counts from the start of the region. */
     int (*import_key)(struct ferry_transport *t, uint32_t peer, const void *blob, size_t size, struct ferry_rkey **key);
     int (*release_key)(struct ferry_transport *t, struct ferry_rkey *key);
-    /* Address at which this process can load and store the peer's memory, if there is one. */
+    /* Address at which this process can load and store the peer's memory, if there is one; of GPU memory, kernels of its GPU. */
     int (*map_key)(struct ferry_transport *t, const struct ferry_rkey *key, void **address);
 
     /* -- data (channel thread; never block; OK, DONE, AGAIN or an error) */

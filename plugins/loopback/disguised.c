@@ -76,6 +76,8 @@ int fy_lb_guise_rma(struct ferry_transport *t, uint32_t channel, const struct fe
         status = fy_lb_data_reserve(t, op);
     if (status)
         return status;
+    if (t->gpu && fy_lb_gpu_moves(op))
+        return fy_lb_gpu_rma(t, channel, op);
     struct ferry_op own = placed(op);
     if (op->kind == FERRY_OP_PUT) {
         carry_put(t, &own);
@@ -150,6 +152,8 @@ int fy_lb_guise_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer
     if (peer != FERRY_PEER_ALL && t->guise->choice.worn & FY_LB_CHANNEL_SCOPE)
         return fy_lb_fail(t, peer, FERRY_ERR_ARG, 0, "ask for FERRY_PEER_ALL",
                           "loopback refuses a quiet of PE %u alone: FERRY_CAP_QUIET_PEER is not declared", peer);
+    if (t->gpu)
+        return fy_lb_gpu_quiet(t, channel, peer, ticket);
     if (t->guise->deferred)
         return fy_lb_flow_quiet(t, channel, peer, ticket);
     *ticket = 1;

@@ -176,9 +176,10 @@ static int allocate_parts(struct fy_lb_guise *g, const struct ferry_open *how)
     g->max_channels = how->max_channels;
     g->channels = calloc(how->max_channels ? how->max_channels : 1, sizeof *g->channels);
     g->pages = calloc(pes, sizeof *g->pages);
+    g->queues = calloc(how->max_channels ? how->max_channels : 1, sizeof *g->queues);
     g->gone = calloc(pes, sizeof *g->gone);
     g->reserved = calloc(pes, sizeof *g->reserved);
-    return g->channels && g->pages && g->gone && g->reserved ? FERRY_OK : FERRY_ERR_NOMEM;
+    return g->channels && g->pages && g->queues && g->gone && g->reserved ? FERRY_OK : FERRY_ERR_NOMEM;
 }
 
 static int make(struct ferry_transport *t, const struct fy_lb_choice *choice, const struct ferry_open *how)
@@ -199,6 +200,10 @@ static int make(struct ferry_transport *t, const struct fy_lb_choice *choice, co
     choose_limits(choice, &g->caps[FERRY_MEMORY_HOST]);
     if (choice->worn & FY_LB_GPU_LIKE)
         choose_gpu(&g->caps[FERRY_MEMORY_HOST], &g->caps[FERRY_MEMORY_GPU]);
+    if (t->gpu) {
+        g->caps[FERRY_MEMORY_HOST].flags &= ~FERRY_CAP_DIRECT; /* the core's stores would pass copies that are under way */
+        fy_lb_gpu_caps(&g->caps[FERRY_MEMORY_HOST], &g->caps[FERRY_MEMORY_GPU]);
+    }
     g->deferred = (choice->worn & (FY_LB_TARGET_PROGRESS | FY_LB_DEPTH)) != 0;
     return choice->worn & NEED_PAGE ? fy_lb_page_make(t) : FERRY_OK;
 }
@@ -212,7 +217,9 @@ int fy_lb_guise_open(struct ferry_transport *t, const struct ferry_open *how)
     if (t->core->option(t->core, "guise", &text))
         return fy_lb_fail(t, -1, FERRY_ERR_CONFIG, 0, "", "loopback cannot get the option guise");
     status = read_choice(t, text.string, &choice);
-    if (status || !choice.worn)
+    if (!status && !(choice.worn & ~(uint32_t)FY_LB_HOSTS)) /* what else is worn knows nothing of copies */
+        fy_lb_gpu_open(t);
+    if (status || (!choice.worn && !t->gpu))
         return status;
     return make(t, &choice, how);
 }
@@ -224,6 +231,8 @@ void fy_lb_guise_close(struct ferry_transport *t)
 
     if (!g)
         return;
+    for (uint32_t i = 0; g->queues && i < g->max_channels; i++)
+        fy_lb_close_channel(t, i);
     for (uint32_t i = 0; g->channels && i < g->max_channels; i++) {
         for (uint32_t pe = 0; g->channels[i] && pe < t->n_pes; pe++)
             free(g->channels[i]->flows[pe].records);
@@ -231,6 +240,7 @@ void fy_lb_guise_close(struct ferry_transport *t)
     }
     free(g->channels);
     free(g->pages);
+    free(g->queues);
     free(g->gone);
     free(g->reserved);
     pthread_mutex_destroy(&g->ring_lock);

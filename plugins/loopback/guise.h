@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Guises: loopback pretending to be a weaker fabric, so that what a transport lacks can be tested without one.
- * An instance without a guise has none of this (struct ferry_transport.guise is NULL) and pays one test per operation.
+ * An instance without a guise has none of this (struct ferry_transport.guise is NULL) and pays one test per operation. One that
+ * carries GPU memory has it, too, with nothing worn.
  * Who may touch a field is said at the field. */
 #ifndef FY_LOOPBACK_GUISE_H
 #define FY_LOOPBACK_GUISE_H
@@ -83,6 +84,7 @@ struct fy_lb_guise {
     struct ferry_region *page_region;
     struct fy_lb_page **pages;       /* by peer; setup thread. Operations find theirs in the key */
     struct fy_lb_channel **channels; /* by number, made by the thread of the first operation */
+    struct ferry_gpu_queue **queues; /* by channel number, each its channel's: copies of GPU memory (gpu.c) */
     uint8_t *gone;                   /* by peer, atomic: it was disconnected */
     pthread_mutex_t ring_lock; /* over `reserved` and this PE's end of the peers' rings; never held while waiting */
     uint32_t *reserved;        /* by peer: places in its ring that are promised to a put under way */

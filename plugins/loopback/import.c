@@ -30,8 +30,11 @@ static int add_key(struct ferry_transport *t, const struct ferry_rkey *filled, s
 static int import_pointer(struct ferry_transport *t, const struct fy_lb_key *in, struct ferry_rkey **key)
 {
     struct ferry_rkey k = {.base = (char *)(uintptr_t)in->address, .length = in->length};
-    int status = add_key(t, &k, key);
+    int status = in->kind == FERRY_MEMORY_GPU && t->gpu ? fy_lb_gpu_share(t, in) : FERRY_OK;
 
+    if (status)
+        return status;
+    status = add_key(t, &k, key);
     if (status)
         return fy_lb_fail(t, in->head.pe, status, ENOMEM, "", "no memory for a key of PE %u", in->head.pe);
     return FERRY_OK;
@@ -75,6 +78,26 @@ static int import_file(struct ferry_transport *t, uint32_t peer, int fd, const s
         return fy_lb_fail(t, peer, FERRY_ERR_NOMEM, ENOMEM, "", "no memory for a key of PE %u", peer);
     }
     return FERRY_OK;
+}
+
+static void unmap(struct ferry_transport *t, const struct ferry_rkey *key)
+{
+    if (key->map && key->kind == FERRY_MEMORY_GPU && t->gpu)
+        t->gpu->unmap(t->core, key->map, key->map_length);
+    else if (key->map)
+        munmap(key->map, key->map_length);
+}
+
+static int import_gpu(struct ferry_transport *t, uint32_t peer, int fd, const struct fy_lb_reply *reply, struct ferry_rkey **key)
+{
+    struct ferry_rkey k = {.kind = FERRY_MEMORY_GPU};
+    int status = fy_lb_gpu_import(t, peer, fd, reply->length, &k);
+
+    if (!status && add_key(t, &k, key)) {
+        unmap(t, &k);
+        return fy_lb_fail(t, peer, FERRY_ERR_NOMEM, ENOMEM, "", "no memory for a key of PE %u", peer);
+    }
+    return status;
 }
 
 /* Both ends check: whoever guessed or took over the name must run as the same user. */
@@ -179,6 +202,8 @@ static int judge_reply(struct ferry_transport *t, struct fy_lb_pending *p, const
     if (reply->status != FERRY_OK || fd < 0 || reply->length != p->key.length)
         return fy_lb_fail(t, p->peer, FERRY_ERR_ACCESS, 0, "", "PE %u no longer has the %llu bytes that its key is for",
                           p->peer, (unsigned long long)p->key.length);
+    if (p->key.kind == FERRY_MEMORY_GPU && t->gpu)
+        return import_gpu(t, p->peer, fd, reply, key);
     return import_file(t, p->peer, fd, reply, key);
 }
 
@@ -305,10 +330,9 @@ int fy_lb_import_key(struct ferry_transport *t, uint32_t peer, const void *blob,
     return status;
 }
 
-static void key_free(struct ferry_rkey *key)
+static void key_free(struct ferry_transport *t, struct ferry_rkey *key)
 {
-    if (key->map)
-        munmap(key->map, key->map_length);
+    unmap(t, key);
     free(key);
 }
 
@@ -320,13 +344,13 @@ int fy_lb_release_key(struct ferry_transport *t, struct ferry_rkey *key)
         ;
     if (*at)
         *at = key->next;
-    key_free(key);
+    key_free(t, key);
     return FERRY_OK;
 }
 
 int fy_lb_map_key(struct ferry_transport *t, const struct ferry_rkey *key, void **address)
 {
-    if (key->kind != FERRY_MEMORY_HOST)
+    if (key->kind != FERRY_MEMORY_HOST && !t->gpu)
         return fy_lb_fail(t, key->peer, FERRY_ERR_UNSUPPORTED, 0, "",
                           "memory of kind %u of PE %u cannot be touched by this process", key->kind, key->peer);
     *address = key->base;
@@ -358,6 +382,6 @@ void fy_lb_imports_close(struct ferry_transport *t)
         struct ferry_rkey *k = t->keys;
 
         t->keys = k->next;
-        key_free(k);
+        key_free(t, k);
     }
 }

@@ -173,6 +173,7 @@ static const struct ferry_host_ops ops = {
     .size = sizeof ops,
     .export_endpoint = fy_lb_export_endpoint,
     .reach = fy_lb_reach,
+    .close_channel = fy_lb_close_channel,
     .disconnect = fy_lb_disconnect,
     .allocate_memory = fy_lb_allocate,
     .free_memory = fy_lb_free,

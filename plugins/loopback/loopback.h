@@ -85,6 +85,7 @@ struct ferry_transport {
     struct fy_lb_guise *guise; /* NULL: none. Constant after open */
     size_t nt_threshold;       /* puts of this size and more bypass the cache; SIZE_MAX: none. Constant after open */
     const struct ferry_core *core;
+    const struct ferry_gpu_ops *gpu; /* NULL: no GPU memory, or only what a guise pretends to be. Constant after open */
     uint32_t my_pe;
     uint32_t n_pes;
     uint8_t secret[FERRY_SECRET_BYTES];
@@ -110,6 +111,16 @@ int fy_lb_put_any(const struct ferry_transport *t, const struct ferry_op *op);
 int fy_lb_get_any(const struct ferry_op *op);
 int fy_lb_amo_any(const struct ferry_op *op);
 int fy_lb_signal_any(const struct ferry_op *op);
+
+/* gpu.c: setup thread; moves, rma, quiet: channel threads. import fills in where the memory is. */
+void fy_lb_gpu_open(struct ferry_transport *t);
+void fy_lb_gpu_caps(const struct ferry_caps *host, struct ferry_caps *gpu);
+int fy_lb_gpu_moves(const struct ferry_op *op);
+int fy_lb_gpu_rma(struct ferry_transport *t, uint32_t channel, const struct ferry_op *op);
+int fy_lb_gpu_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, uint64_t *ticket);
+int fy_lb_close_channel(struct ferry_transport *t, uint32_t channel);
+int fy_lb_gpu_share(struct ferry_transport *t, const struct fy_lb_key *in);
+int fy_lb_gpu_import(struct ferry_transport *t, uint32_t peer, int fd, size_t length, struct ferry_rkey *key);
 
 /* report.c: setup thread */
 int fy_lb_report(const struct ferry_core *core, const struct ferry_report *ask);

@@ -47,6 +47,8 @@ int fy_lb_register(struct ferry_transport *t, const struct ferry_memory *memory,
                           memory->address);
     if (memory->kind == FERRY_MEMORY_GPU && t->guise && t->guise->choice.worn & FY_LB_GPU_LIKE)
         return fy_lb_register_gpu(t, memory, region);
+    if (memory->kind == FERRY_MEMORY_GPU && t->gpu)
+        return fy_lb_region_add(t, memory, region);
     if (memory->kind != FERRY_MEMORY_HOST)
         return fy_lb_fail(t, -1, FERRY_ERR_UNSUPPORTED, 0, "", "loopback moves host memory only, kind %u was given",
                           memory->kind);

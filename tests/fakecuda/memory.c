@@ -59,8 +59,8 @@ static struct mapping *free_entry(void)
 static bool overlaps(uint64_t address, size_t bytes)
 {
     for (int i = 0; i < MOST; i++)
-        if (maps[i].bytes && address < maps[i].address + maps[i].bytes && maps[i].address < address + bytes)
-            return true;
+        if (maps[i].handle && maps[i].bytes && address < maps[i].address + maps[i].bytes && maps[i].address < address + bytes)
+            return true; /* reserved addresses may have host memory over them, as with the real one */
     return false;
 }
 

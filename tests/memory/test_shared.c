@@ -86,7 +86,7 @@ static void no_memory_of_a_gpu(struct member *me)
     char *address;
 
     EXPECT(me, want(me, 64, FERRY_MEMORY_GPU, 0, &address) == FERRY_ERR_UNSUPPORTED && !address);
-    EXPECT_MESSAGE(me, "no GPU memory can be had: of the 2 transports in use (the first is fake) none allocates it");
+    EXPECT_MESSAGE(me, "no GPU memory can be had: FERRY_GPU_MEMORY is no");
     EXPECT(me, want(me, 64, 2, 0, &address) == FERRY_ERR_ARG);
     EXPECT(me, want(me, 64, FERRY_MEMORY_HOST, 2, &address) == FERRY_ERR_ARG);
     EXPECT(me, want(me, 64, FERRY_MEMORY_HOST, me->rank == 2, &address) == FERRY_ERR_MISMATCH);

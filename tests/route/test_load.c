@@ -52,13 +52,13 @@ static void test_other_major(void **state)
 {
     /* Both numbers. Everything behind abi in this plugin is a wild pointer. */
     expect_untouched(*state, "othermajor", FY_REFUSED_ABI, FERRY_ERR_ABI,
-                     "it speaks transport ABI 2.3, this library speaks 1.1");
+                     "it speaks transport ABI 2.3, this library speaks 1.2");
 }
 
 static void test_other_major_symbol(void **state)
 {
     expect_untouched(*state, "majorsymbol", FY_REFUSED_ABI, FERRY_ERR_ABI,
-                     "it speaks transport ABI 2 (ferry_plugin_v2), this library speaks 1.1");
+                     "it speaks transport ABI 2 (ferry_plugin_v2), this library speaks 1.2");
 }
 
 static void test_no_symbol(void **state)

@@ -244,7 +244,7 @@ static void test_hooks(void **state)
     assert_int_equal(t->caps.message_max, 1 << 20);
     /* What PEs compare is what moves bytes. */
     fy_route_signature(f->route, signature, sizeof(signature));
-    assert_string_equal(signature, "good 1.0 abi 1.1, better 1.2.3 abi 1.1");
+    assert_string_equal(signature, "good 1.0 abi 1.2, better 1.2.3 abi 1.2");
     fixture_close(f);
     marks = fixture_marks(f);
     assert_string_equal(marks, "probe probe open open close hooktwo-close hook-close close hooktwo-close hook-close ");

@@ -64,7 +64,7 @@ static void test_list(void **state)
     expect_chosen(f, "noprobe good better");
     assert_int_equal(f->route->chosen[0]->probe.score, 1);
     fy_route_signature(f->route, signature, sizeof(signature));
-    assert_string_equal(signature, "noprobe 1.2.3 abi 1.1, good 1.0 abi 1.1, better 1.2.3 abi 1.1");
+    assert_string_equal(signature, "noprobe 1.2.3 abi 1.2, good 1.0 abi 1.2, better 1.2.3 abi 1.2");
     fy_route_signature(f->route, small, sizeof(small));
     assert_string_equal(small, "noprobe 1.2");
 }
