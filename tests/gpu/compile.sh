@@ -28,6 +28,7 @@ compile "$source/tests/gpu/test_gpu.cu" 90
 compile "$source/tests/gpu/gpu_rate.cu" 90
 compile "$source/tests/gpu/direct_rate.cu" 90
 compile "$source/tests/gpu/two_processes.cu" 90
+compile "$source/tests/gpu/memory.cu" 90
 compile "$source/examples/moe_dispatch_gpu/kernels.cu" 90
 compile "$source/tools/perf_gpu.cu" 90
 # what is wrong is noticed: a function that does not exist
