@@ -4,8 +4,8 @@
 #include "gpu.h"
 #include <stdlib.h>
 
-#define EVENTS 32u         /* tickets that are open at once */
-#define UNDER_WAY 256u     /* copies: behind more of them the driver would make the caller wait */
+#define EVENTS    32u  /* tickets that are open at once */
+#define UNDER_WAY 256u /* copies: behind more of them the driver would make the caller wait */
 
 struct ferry_gpu_queue {
     struct fy_gpu *gpu;
@@ -14,7 +14,7 @@ struct ferry_gpu_queue {
     uint32_t first, n;     /* events that are recorded and not seen yet: a ring */
     struct {
         void *event;
-        uint64_t covers;   /* copies up to this number */
+        uint64_t covers; /* copies up to this number */
     } events[EVENTS];
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The GPU that a job works with: the driver's library, loaded when it is first needed, memory, and copies by its engines.
- * Any thread, unless a function says otherwise; queues belong to one thread at a time. */
+ * The GPU that a job works with: the driver's library, loaded when it is first needed, memory, and copies by its
+ * engines. Any thread, unless a function says otherwise; queues belong to one thread at a time. */
 #ifndef FY_GPU_GPU_H
 #define FY_GPU_GPU_H
 
@@ -21,7 +21,7 @@ struct fy_gpu_pin;
 
 struct fy_gpu {
     struct fy_gpu_config config;
-    pthread_mutex_t lock;   /* over what is not constant once `open` is set */
+    pthread_mutex_t lock; /* over what is not constant once `open` is set */
     _Atomic bool open;
     struct fy_driver driver;
     void *library;
@@ -47,11 +47,13 @@ int fy_gpu_failed(struct fy_gpu *gpu, int code, const char *what, struct ferry_e
 int fy_gpu_enter(struct fy_gpu *gpu);
 void fy_gpu_leave(struct fy_gpu *gpu);
 
-/* memory.c. Addresses at which memory of the host or of the GPU can be mapped: the driver takes no others for the GPU's. A multiple
- * of 2 MiB. unreserve: nothing of the GPU's is mapped there any more, and the rest is mapped without access. */
+/* memory.c. Addresses at which memory of the host or of the GPU can be mapped: the driver takes no others for the
+ * GPU's. A multiple of 2 MiB. unreserve: nothing of the GPU's is mapped there any more, and the rest is mapped without
+ * access. */
 int fy_gpu_reserve(struct fy_gpu *gpu, size_t length, void **base, struct ferry_error *error);
 int fy_gpu_unreserve(struct fy_gpu *gpu, void *base, size_t length);
-/* Memory of the GPU, zeroed, at `address` within such a range; *fd lets others map it. `length`: whole pieces of 2 MiB. */
+/* Memory of the GPU, zeroed, at `address` within such a range; *fd lets others map it. `length`: whole pieces of 2 MiB.
+ */
 int fy_gpu_allocate(struct fy_gpu *gpu, void *address, size_t length, int *fd, struct ferry_error *error);
 void fy_gpu_free(struct fy_gpu *gpu, void *address, size_t length);
 /* Maps memory of another process. */
@@ -60,8 +62,10 @@ void fy_gpu_unmap(struct fy_gpu *gpu, void *address, size_t length);
 /* Lets this GPU reach memory that another job of this process allocated. */
 int fy_gpu_share(struct fy_gpu *gpu, void *address, size_t length, struct ferry_error *error);
 
-/* pin.c. Where kernels find `address` in [base, +length) of host memory, which is pinned for them, once, until fy_gpu_unpin. */
-int fy_gpu_pin(struct fy_gpu *gpu, void *base, size_t length, const void *address, void **device, struct ferry_error *error);
+/* pin.c. Where kernels find `address` in [base, +length) of host memory, which is pinned for them, once, until
+ * fy_gpu_unpin. */
+int fy_gpu_pin(struct fy_gpu *gpu, void *base, size_t length, const void *address, void **device,
+               struct ferry_error *error);
 /* Before the memory goes. Nothing where it was not pinned, or where gpu is NULL. */
 void fy_gpu_unpin(struct fy_gpu *gpu, const void *base);
 void fy_gpu_unpin_all(struct fy_gpu *gpu);

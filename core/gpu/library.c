@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIBRARY "libcuda.so.1"
+#define LIBRARY    "libcuda.so.1"
 #define HOST_WORKS "host memory works without it (FERRY_HEAP_KIND=host)"
 
 static const char *const symbols[] = {
@@ -68,8 +68,8 @@ int fy_gpu_failed(struct fy_gpu *gpu, int code, const char *what, struct ferry_e
 {
     int status = code == FY_CU_OUT_OF_MEMORY ? FERRY_ERR_NOMEM : FERRY_ERR_DEVICE;
 
-    fy_error_set(error, status, NULL, "%s: cannot %s: %s (CUDA error %d)", gpu->name[0] ? gpu->name : "the GPU's driver", what,
-                 text_of(gpu, code), code);
+    fy_error_set(error, status, NULL, "%s: cannot %s: %s (CUDA error %d)",
+                 gpu->name[0] ? gpu->name : "the GPU's driver", what, text_of(gpu, code), code);
     error->library_status = code;
     return status;
 }
@@ -85,7 +85,8 @@ static int load(struct fy_gpu *gpu, struct ferry_error *error)
         return FERRY_OK;
     gpu->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!gpu->library) {
-        fy_error_set(error, FERRY_ERR_UNSUPPORTED, "install the GPU's driver; " HOST_WORKS, LIBRARY " not found: %s", dlerror());
+        fy_error_set(error, FERRY_ERR_UNSUPPORTED, "install the GPU's driver; " HOST_WORKS, LIBRARY " not found: %s",
+                     dlerror());
         return FERRY_ERR_UNSUPPORTED;
     }
     for (size_t i = 0; i < N_SYMBOLS; i++) {
@@ -125,7 +126,8 @@ static int choose(struct fy_gpu *gpu, struct ferry_error *error)
                      "FERRY_GPU_DEVICE is %lld, but the driver finds %d GPUs", (long long)gpu->config.device, n);
         return FERRY_ERR_CONFIG;
     }
-    code = driver->device(&gpu->device, gpu->config.device < 0 ? (int)(gpu->config.index % (uint32_t)n) : (int)gpu->config.device);
+    code = driver->device(&gpu->device,
+                          gpu->config.device < 0 ? (int)(gpu->config.index % (uint32_t)n) : (int)gpu->config.device);
     if (!code)
         code = driver->retain(&gpu->context, gpu->device);
     if (code)
@@ -151,8 +153,8 @@ static int examine(struct fy_gpu *gpu, struct ferry_error *error)
 
     name_device(gpu);
     if (gpu->driver.attribute(&maps, FY_CU_ATTRIBUTE_VMM, gpu->device) || !maps) {
-        fy_error_set(error, FERRY_ERR_UNSUPPORTED, HOST_WORKS, "%s has no virtual memory management, which the heap needs",
-                     gpu->name);
+        fy_error_set(error, FERRY_ERR_UNSUPPORTED, HOST_WORKS,
+                     "%s has no virtual memory management, which the heap needs", gpu->name);
         return FERRY_ERR_UNSUPPORTED;
     }
     gpu->rdma = !gpu->driver.attribute(&rdma, FY_CU_ATTRIBUTE_RDMA_VMM, gpu->device) && rdma;
@@ -167,7 +169,9 @@ static int take(struct fy_gpu *gpu, struct ferry_error *error)
     if (code)
         return code == FY_CU_NO_DEVICE ? no_device(error) : fy_gpu_failed(gpu, code, "start", error);
     if (!gpu->driver.current(&gpu->context) && gpu->context)
-        rc = (code = gpu->driver.current_device(&gpu->device)) ? fy_gpu_failed(gpu, code, "name the device in use", error) : FERRY_OK;
+        rc = (code = gpu->driver.current_device(&gpu->device))
+                 ? fy_gpu_failed(gpu, code, "name the device in use", error)
+                 : FERRY_OK;
     else
         rc = choose(gpu, error);
     if (!rc)

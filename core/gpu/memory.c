@@ -14,7 +14,8 @@ static int no_memory(struct fy_gpu *gpu, size_t length, struct ferry_error *erro
 
     gpu->driver.left(&available, &total);
     fy_error_set(error, FERRY_ERR_NOMEM, "ask for less, or for host memory; see what else uses the GPU (nvidia-smi)",
-                 "%s has no memory for a chunk of %zu bytes: %zu of its %zu bytes are free", gpu->name, length, available, total);
+                 "%s has no memory for a chunk of %zu bytes: %zu of its %zu bytes are free", gpu->name, length,
+                 available, total);
     return FERRY_ERR_NOMEM;
 }
 
@@ -106,7 +107,8 @@ static int allocate(struct fy_gpu *gpu, fy_cu_pointer at, size_t length, int *fd
     int code = create(gpu, length, &memory), rc;
 
     if (code)
-        return code == FY_CU_OUT_OF_MEMORY ? no_memory(gpu, length, error) : fy_gpu_failed(gpu, code, "allocate", error);
+        return code == FY_CU_OUT_OF_MEMORY ? no_memory(gpu, length, error)
+                                           : fy_gpu_failed(gpu, code, "allocate", error);
     *fd = -1;
     code = gpu->driver.export_fd(fd, memory, FY_CU_HANDLE_FD, 0);
     rc = code ? fy_gpu_failed(gpu, code, "share memory", error) : map(gpu, memory, length, at, error);

@@ -30,10 +30,12 @@ static int pin(struct fy_gpu *gpu, void *base, size_t length, const void *addres
         return FERRY_ERR_NOMEM;
     }
     code = gpu->driver.pin(base, length, FY_CU_PORTABLE | FY_CU_DEVICE_MAP);
-    if (code == FY_CU_ALREADY_REGISTERED) { /* all or part of it, by the program, or another PE of this process: theirs to undo */
+    if (code == FY_CU_ALREADY_REGISTERED) { /* all or part of it, by the program, or another PE of this process: theirs
+                                               to undo */
         free(made);
         code = gpu->driver.pinned(device, (void *)(uintptr_t)address, 0);
-        return code ? fy_gpu_failed(gpu, code, "find memory of which the program has pinned another part", error) : FERRY_OK;
+        return code ? fy_gpu_failed(gpu, code, "find memory of which the program has pinned another part", error)
+                    : FERRY_OK;
     }
     if (!code) {
         code = gpu->driver.pinned(&made->device, base, 0);
@@ -51,7 +53,8 @@ static int pin(struct fy_gpu *gpu, void *base, size_t length, const void *addres
     return FERRY_OK;
 }
 
-int fy_gpu_pin(struct fy_gpu *gpu, void *base, size_t length, const void *address, void **device, struct ferry_error *error)
+int fy_gpu_pin(struct fy_gpu *gpu, void *base, size_t length, const void *address, void **device,
+               struct ferry_error *error)
 {
     int rc = fy_gpu_open(gpu, error), code;
     struct fy_gpu_pin *found;

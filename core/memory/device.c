@@ -47,7 +47,8 @@ static int of_peer(struct fy_heap_state *state, struct fy_segment *segment, uint
     }
     if (!target->map)
         return no_way(error, pe, "use rings for it", "the transport does not map it into this process");
-    return fy_gpu_pin(state->heap.config.gpu, target->map, segment->length, (char *)target->map + offset, device, error);
+    return fy_gpu_pin(state->heap.config.gpu, target->map, segment->length, (char *)target->map + offset, device,
+                      error);
 }
 
 int fy_heap_device(struct fy_heap *heap, struct fy_segment *segment, uint32_t pe, const void *address, void **device,

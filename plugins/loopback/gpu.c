@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * GPU memory, where the core has it (ferry_core.gpu_ops): puts and gets by the GPU's engines, a queue of copies for each channel.
- * Copies: channel threads. Queues are made at a channel's first copy, and end with the channel. */
+ * GPU memory, where the core has it (ferry_core.gpu_ops): puts and gets by the GPU's engines, a queue of copies for
+ * each channel. Copies: channel threads. Queues are made at a channel's first copy, and end with the channel. */
 #include "guise.h"
 
 #include <errno.h>
@@ -69,7 +69,8 @@ int fy_lb_gpu_quiet(struct ferry_transport *t, uint32_t channel, uint32_t peer, 
         return FERRY_OK;
     }
     status = t->gpu->copied(t->core, queue, ticket);
-    return status < 0 ? failed(t, peer == FERRY_PEER_ALL ? -1 : (int64_t)peer, status, "copies of loopback failed") : status;
+    return status < 0 ? failed(t, peer == FERRY_PEER_ALL ? -1 : (int64_t)peer, status, "copies of loopback failed")
+                      : status;
 }
 
 int fy_lb_close_channel(struct ferry_transport *t, uint32_t channel)
@@ -86,7 +87,8 @@ int fy_lb_close_channel(struct ferry_transport *t, uint32_t channel)
 /* Memory of another PE of this process. */
 int fy_lb_gpu_share(struct ferry_transport *t, const struct fy_lb_key *in)
 {
-    int status = in->head.pe == t->my_pe ? FERRY_OK : t->gpu->share(t->core, (void *)(uintptr_t)in->address, in->length);
+    int status =
+        in->head.pe == t->my_pe ? FERRY_OK : t->gpu->share(t->core, (void *)(uintptr_t)in->address, in->length);
 
     return status < 0 ? failed(t, in->head.pe, status, "GPU memory of a PE of this process") : FERRY_OK;
 }

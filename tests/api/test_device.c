@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * GPU memory of the library's making, over a stand-in for the driver's library: what may go wrong, in words, memory between
- * processes, and the addresses that kernels use. PEs are threads, or child processes. */
+ * GPU memory of the library's making, over a stand-in for the driver's library: what may go wrong, in words, memory
+ * between processes, and the addresses that kernels use. PEs are threads, or child processes. */
 #include "pes.h"
 #include "refused.h"
 #include "../fakecuda/driver.h"
@@ -51,7 +51,8 @@ static void test_refusals(void **state)
     refuse("FAKECUDA_VMM", "0", "has no virtual memory management, which the heap needs");
     refuse("FERRY_GPU_DEVICE", "7", "FERRY_GPU_DEVICE is 7, but the driver finds 1 GPUs");
     refuse("FAKECUDA_FAIL", "cuMemAddressReserve:2", "cannot reserve addresses for the heap (FERRY_HEAP_SIZE)");
-    refuse("FAKECUDA_MEMORY", "4194304", "has no memory for a chunk of 16777216 bytes: 4194304 of its 4194304 bytes are free");
+    refuse("FAKECUDA_MEMORY", "4194304",
+           "has no memory for a chunk of 16777216 bytes: 4194304 of its 4194304 bytes are free");
     refuse("FAKECUDA_FAIL", "cuMemExportToShareableHandle:801", "cannot share memory");
     refuse("FAKECUDA_FAIL", "cuMemMap:1", "cannot map memory");
     refuse("FAKECUDA_FAIL", "cuMemSetAccess:1", "cannot reach memory of this GPU or a peer's");
@@ -194,11 +195,8 @@ static void test_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_processes),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_pointers),
-        cmocka_unit_test(test_left),
+        cmocka_unit_test(test_processes), cmocka_unit_test(test_refusals), cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_pointers),  cmocka_unit_test(test_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

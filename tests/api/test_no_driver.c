@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Without the GPU driver's library, or with one that is too old: an allocation of GPU memory says so, and the rest works.
- * usage: test_no_driver MESSAGE. Skipped where the machine has a driver. */
+ * Without the GPU driver's library, or with one that is too old: an allocation of GPU memory says so, and the rest
+ * works. usage: test_no_driver MESSAGE. Skipped where the machine has a driver. */
 #include "pes.h"
 
 #include <dlfcn.h>
