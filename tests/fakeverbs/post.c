@@ -89,7 +89,8 @@ int fv_post_send(struct ibv_qp *v, struct ibv_send_wr *wr, struct ibv_send_wr **
     int error = 0;
 
     fv_enter_post(qp->td);
-    fv.counts.doorbells += !fv.fast;
+    if (!fv.fast)
+        fv.counts.doorbells++;
     for (; wr && !error; wr = error ? wr : wr->next) {
         error = fv_refuses(qp, wr);
         if (!error)
