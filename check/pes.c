@@ -261,7 +261,7 @@ struct pes_usage pes_usage(void)
 
 struct pes_usage pes_usage_after(const struct pes_usage *before)
 {
-    double end = pes_now() + 10;
+    double end = pes_now() + 3;
     struct pes_usage now = pes_usage();
 
     while (now.threads > before->threads && pes_now() < end) {

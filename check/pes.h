@@ -74,7 +74,7 @@ struct pes_usage {
     int fds, maps, threads;
 };
 struct pes_usage pes_usage(void);
-/* The same once there are no more threads than before, or after 10 seconds: one that was joined stays listed until the kernel has
+/* The same once there are no more threads than before, or after 3 seconds: one that was joined stays listed until the kernel has
  * taken it off. */
 struct pes_usage pes_usage_after(const struct pes_usage *before);
 int pes_alone(void); /* threads of a process that started none */
