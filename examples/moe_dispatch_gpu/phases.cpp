@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Dispatch, experts, combine: what the CPU's example does in dispatch.c, combine.c and exchange.c is done by kernels, and this file
- * gives them their memory and starts them. Each PE's main thread. */
+ * Dispatch, experts, combine: what the CPU's example does in dispatch.c, combine.c and exchange.c is done by kernels,
+ * and this file gives them their memory and starts them. Each PE's main thread. */
 #include "host.h"
 #include <cinttypes>
 #include <cstdlib>
@@ -21,21 +21,56 @@ static size_t pages(size_t bytes)
     return (bytes + 4095) / 4096 * 4096;
 }
 
-/* Symmetric memory that kernels reach under the same address. */
-static void *symmetric(struct moe *moe, size_t bytes)
+static bool on_gpu(const void *memory)
 {
-    void *memory = ferry_align(moe->job, 4096, bytes);
+    struct cudaPointerAttributes kind;
+    return cudaPointerGetAttributes(&kind, memory) == cudaSuccess && kind.type == cudaMemoryTypeDevice;
+}
+
+/* Zeroed symmetric memory that kernels reach under the same address. */
+static void *symmetric(struct moe *moe, size_t bytes, int kind) /* FERRY_MEMORY_DEFAULT: as FERRY_HEAP_KIND says */
+{
+    ferry_alloc_attr_t attr = {};
+    attr.size = sizeof attr, attr.bytes = bytes, attr.alignment = 4096, attr.kind = kind;
+    void *memory = ferry_alloc(moe->job, &attr);
     if (!memory) {
         fail_call(moe, FERRY_OK, "rings of %zu bytes", bytes);
         return nullptr;
     }
-    memset(memory, 0, bytes);
-    const int rc = ferry_gpu_pin(memory, bytes);
-    if (rc == FERRY_OK)
+    if (ferry_device_ptr(moe->job, memory, (int)moe->me) != memory) {
+        fail_call(moe, FERRY_OK, "letting the GPU reach %zu bytes of the heap", bytes);
+        return nullptr;
+    }
+    if (!on_gpu(memory)) {
+        memset(memory, 0, bytes);
         return memory;
-    fail(moe, rc, "letting the GPU reach %zu bytes of the heap: %s: cuda: %s", bytes, ferry_status_string(rc),
-         cudaGetErrorString(cudaGetLastError()));
+    }
+    cudaError_t zeroed = cudaMemsetAsync(memory, 0, bytes, moe->gpu->stream);
+    if (zeroed == cudaSuccess)
+        zeroed = cudaStreamSynchronize(moe->gpu->stream);
+    if (zeroed == cudaSuccess)
+        return memory;
+    gpu_failed(moe, zeroed, "zeros for the rings");
     return nullptr;
+}
+
+/* Where kernels can load and store a peer's memory (FERRY_P2P) they do; what they cannot reach goes through the ring of
+ * commands. */
+static int open_windows(struct moe *moe)
+{
+    struct moe_gpu *gpu = moe->gpu;
+    const struct work *w = &gpu->work;
+    for (uint32_t c = 0; c < gpu->n_rings; c++) {
+        ferry_gpu_windows_close(&gpu->handles[c]); /* those of the last phase */
+        int rc = ferry_gpu_window(moe->job, &gpu->handles[c], w->in, gpu->in_bytes, 0);
+        if (rc == FERRY_OK || rc == FERRY_ERR_UNSUPPORTED)
+            rc = ferry_gpu_window(moe->job, &gpu->handles[c], w->words, gpu->words_bytes, 0);
+        if (rc != FERRY_OK && rc != FERRY_ERR_UNSUPPORTED)
+            return fail_call(moe, rc, "windows for kernels: cuda: %s", cudaGetErrorString(cudaGetLastError()));
+    }
+    const cudaError_t copied = cudaMemcpyAsync((void *)w->rings, gpu->handles, gpu->n_rings * sizeof *gpu->handles,
+                                               cudaMemcpyHostToDevice, gpu->stream);
+    return copied == cudaSuccess ? FERRY_OK : gpu_failed(moe, copied, "the handles of the rings");
 }
 
 static int rings_open_gpu(struct moe *moe)
@@ -45,12 +80,16 @@ static int rings_open_gpu(struct moe *moe)
     const size_t lanes = (size_t)w->channels * w->lanes;
     gpu->out_bytes = gpu->in_bytes = pages(lanes * w->ring * w->slot_bytes);
     gpu->words_bytes = pages(lanes * sizeof(struct lane_words));
-    w->out = (char *)symmetric(moe, gpu->out_bytes);
-    w->in = w->out ? (char *)symmetric(moe, gpu->in_bytes) : nullptr;
-    w->words = w->in ? (struct lane_words *)symmetric(moe, gpu->words_bytes) : nullptr;
+    w->out = (char *)symmetric(moe, gpu->out_bytes, FERRY_MEMORY_DEFAULT);
+    w->in = w->out ? (char *)symmetric(moe, gpu->in_bytes, FERRY_MEMORY_DEFAULT) : nullptr;
+    w->words = w->in ? (struct lane_words *)symmetric(moe, gpu->words_bytes, FERRY_MEMORY_HOST)
+                     : nullptr; /* the host reads them */
     if (!w->words)
         return FERRY_ERR_NOMEM; /* reported */
-    return gpu_memory(moe, (void **)&w->scratch, (size_t)gpu->blocks * w->chunk * w->slot_bytes, "chunks");
+    const int rc = open_windows(moe);
+    return rc != FERRY_OK
+               ? rc
+               : gpu_memory(moe, (void **)&w->scratch, (size_t)gpu->blocks * w->chunk * w->slot_bytes, "chunks");
 }
 
 static int rings_close_gpu(struct moe *moe)
@@ -60,9 +99,7 @@ static int rings_close_gpu(struct moe *moe)
     cudaFree(w->scratch);
     w->scratch = nullptr;
     for (void *m : memory) {
-        int rc = ferry_gpu_unpin(m);
-        if (rc == FERRY_OK)
-            rc = ferry_free(moe->job, m);
+        const int rc = ferry_free(moe->job, m);
         if (rc != FERRY_OK)
             return fail_call(moe, rc, "freeing the rings");
     }
@@ -114,8 +151,8 @@ static int learn_totals(struct moe *moe)
         const uint64_t told = __atomic_load_n(&words->announced, __ATOMIC_ACQUIRE), total = words->tokens;
         if (told != 1 || total > moe->n_tokens)
             return fail(moe, FERRY_ERR_TRANSPORT,
-                        "dispatch: pe %" PRIu32 " channel %zu from pe %" PRIu32 ": announced %" PRIu64 " tokens, there are %" PRIu32
-                        ": data was not visible when its signal was",
+                        "dispatch: pe %" PRIu32 " channel %zu from pe %" PRIu32 ": announced %" PRIu64
+                        " tokens, there are %" PRIu32 ": data was not visible when its signal was",
                         moe->me, i / gpu->work.lanes, s->from, total, moe->n_tokens);
         s->comes = total;
         s->arrival_at = all;
@@ -123,7 +160,9 @@ static int learn_totals(struct moe *moe)
     }
     gpu->work.n_arrivals = all;
     const int rc = gpu_memory(moe, (void **)&gpu->work.arrivals, all * gpu->work.arrival_bytes, "tokens that arrive");
-    return rc == FERRY_OK ? gpu_memory(moe, (void **)&gpu->work.results, all * gpu->work.hidden * sizeof(float), "the results") : rc;
+    return rc == FERRY_OK
+               ? gpu_memory(moe, (void **)&gpu->work.results, all * gpu->work.hidden * sizeof(float), "the results")
+               : rc;
 }
 
 static int barrier(struct moe *moe, const char *phase, const char *when)
@@ -212,6 +251,7 @@ int combine_run(struct moe *moe)
         return rc;
     const size_t bytes = (size_t)moe->own * w->hidden * sizeof *moe->combined;
     const cudaError_t done =
-        bytes ? cudaMemcpyAsync(moe->combined, w->combined, bytes, cudaMemcpyDeviceToHost, moe->gpu->stream) : cudaSuccess;
+        bytes ? cudaMemcpyAsync(moe->combined, w->combined, bytes, cudaMemcpyDeviceToHost, moe->gpu->stream)
+              : cudaSuccess;
     return done == cudaSuccess ? gpu_await(moe, "combine") : gpu_failed(moe, done, "combine");
 }

@@ -172,6 +172,12 @@ static inline int ferry_gpu_window(ferry_job_t *job, struct ferry_gpu *gpu, void
     return rc;
 }
 
+/* Forgets all windows, for others instead, or before their memory is freed: no kernel has a copy of the handle any more. */
+static inline void ferry_gpu_windows_close(struct ferry_gpu *gpu)
+{
+    gpu->n_windows = 0;
+}
+
 /* Collective: gives the kernels of this handle words for their barriers, FERRY_GPU_BARRIER_BYTES of symmetric memory, 8-byte aligned,
  * that kernels reach under its own address. After the windows. The words are the library's until ferry_gpu_close. */
 static inline int ferry_gpu_barrier_open(ferry_job_t *job, struct ferry_gpu *gpu, void *words)

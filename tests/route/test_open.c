@@ -79,7 +79,7 @@ static void test_services(void **state)
 {
     struct fixture *f = *state;
     struct heard heard = {0};
-    const struct fy_route_services services = {&heard, hear_watch, hear_unwatch, hear_error, hear_delivery};
+    const struct fy_route_services services = {&heard, hear_watch, hear_unwatch, hear_error, hear_delivery, NULL};
     struct fy_transport *t;
 
     fixture_put(f, "good", NULL);
