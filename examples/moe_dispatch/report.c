@@ -4,6 +4,7 @@
 #include "moe.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 struct result {
     uint64_t tokens, mismatched;
@@ -78,10 +79,18 @@ static int share_verdict(struct moe *moe, uint64_t *verdict, uint64_t *bad)
     return FERRY_OK;
 }
 
+/* Symmetric, for CPUs to read whatever FERRY_HEAP_KIND says; zeroed here: peers may write after a barrier. */
+static void *host_memory(struct moe *moe, size_t bytes)
+{
+    const ferry_alloc_attr_t attr = {.size = sizeof attr, .bytes = bytes, .kind = FERRY_MEMORY_HOST};
+    void *memory = ferry_alloc(moe->job, &attr);
+    return memory ? memset(memory, 0, bytes) : NULL;
+}
+
 int report_run(struct moe *moe, uint64_t mismatched, uint64_t combine_sum, uint64_t *bad)
 {
-    struct result *results = ferry_calloc(moe->job, moe->n_pes, sizeof *results);
-    uint64_t *verdict = results ? ferry_calloc(moe->job, 1, sizeof *verdict) : NULL;
+    struct result *results = host_memory(moe, moe->n_pes * sizeof *results);
+    uint64_t *verdict = results ? host_memory(moe, sizeof *verdict) : NULL;
     if (!verdict)
         return fail_call(moe, FERRY_OK, "memory for the results of %" PRIu32 " pes", moe->n_pes);
     struct result mine = {.tokens = moe->own,
@@ -91,7 +100,9 @@ int report_run(struct moe *moe, uint64_t mismatched, uint64_t combine_sum, uint6
                           .combine_sum = combine_sum};
     for (uint32_t c = 0; c < moe->args->channels; c++)
         mine.dispatch_sum += moe->channels[c].dispatch_sum;
-    int rc = ferry_put(ferry_ctx_default(moe->job), &results[moe->me], &mine, sizeof mine, 0);
+    int rc = ferry_barrier(moe->job);
+    if (rc == FERRY_OK)
+        rc = ferry_put(ferry_ctx_default(moe->job), &results[moe->me], &mine, sizeof mine, 0);
     if (rc == FERRY_OK)
         rc = ferry_barrier(moe->job);
     if (rc != FERRY_OK)
