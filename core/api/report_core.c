@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the library itself needs of the host: cores, open files, address space, huge pages, an interface to meet on; and
- * whether a job could start with the options.
+ * whether a job could start with the options. And what GPU memory needs.
  * Any thread; reads limits and /sys, changes nothing. */
 #include "report.h"
 
+#include "../gpu/gpu.h"
 #include "../job/boot_wire.h"
 #include "../job/job.h"
 
@@ -123,8 +124,16 @@ static void bounds(const struct fy_findings *to, const struct fy_options *option
                    "FERRY_HEAP_SIZE is 0, and a heap needs address space");
 }
 
+static void gpu_found(void *arg, uint32_t level, const char *object, const char *advice, const char *text)
+{
+    fy_finding(arg, level, object, advice, "%s", text);
+}
+
 void fy_report_core(const struct fy_findings *to, const struct fy_options *options)
 {
+    struct fy_findings out = *to;
+    struct fy_gpu_doctor gpus = {.tell = gpu_found, .arg = &out};
+    gpus.wanted = fy_options_number(options, "gpu_memory") != 0 || fy_options_number(options, "heap_kind") != 0;
     cores(to);
     open_files(to);
     address_space(to, options);
@@ -132,4 +141,5 @@ void fy_report_core(const struct fy_findings *to, const struct fy_options *optio
     interface(to, options);
     gpu(to, options);
     bounds(to, options);
+    fy_gpu_doctor(&gpus);
 }

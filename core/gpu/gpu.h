@@ -25,6 +25,7 @@ struct fy_gpu {
     _Atomic bool open;
     struct fy_driver driver;
     void *library;
+    bool bound; /* the table is whole */
     void *context;
     int device;
     bool retained;          /* the context is the device's own, and is given back */
@@ -41,11 +42,25 @@ struct fy_gpu *fy_gpu_create(const struct fy_gpu_config *config);
 void fy_gpu_destroy(struct fy_gpu *gpu);
 /* Loads the library and takes a GPU, once; then this does nothing. Or why not. */
 int fy_gpu_open(struct fy_gpu *gpu, struct ferry_error *error);
+/* Its steps: the library is loaded, has all functions, works, and finds *n GPUs, more than none. Each needs those
+ * before it. Without a GPU the record has no library_status. */
+int fy_gpu_find(struct fy_gpu *gpu, struct ferry_error *error);
+int fy_gpu_bind(struct fy_gpu *gpu, struct ferry_error *error);
+int fy_gpu_start(struct fy_gpu *gpu, struct ferry_error *error);
+int fy_gpu_count(struct fy_gpu *gpu, int *n, struct ferry_error *error);
 /* The record of a call of the driver that failed: "GPU …: cannot <what>: …"; returns the status. */
 int fy_gpu_failed(struct fy_gpu *gpu, int code, const char *what, struct ferry_error *error);
 /* The context is current in between. Returns the driver's code. */
 int fy_gpu_enter(struct fy_gpu *gpu);
 void fy_gpu_leave(struct fy_gpu *gpu);
+
+/* doctor.c: what ferry_doctor says of GPUs, without a context; `level` as in ferry_finding. */
+struct fy_gpu_doctor {
+    bool wanted; /* the options ask for GPU memory */
+    void (*tell)(void *arg, uint32_t level, const char *object, const char *advice, const char *text);
+    void *arg;
+};
+void fy_gpu_doctor(const struct fy_gpu_doctor *to);
 
 /* memory.c. Addresses at which memory of the host or of the GPU can be mapped: the driver takes no others for the
  * GPU's. A multiple of 2 MiB. unreserve: nothing of the GPU's is mapped there any more, and the rest is mapped without

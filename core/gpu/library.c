@@ -76,19 +76,23 @@ int fy_gpu_failed(struct fy_gpu *gpu, int code, const char *what, struct ferry_e
 
 /* ------------------------------------------------------------------ the library */
 
-static int load(struct fy_gpu *gpu, struct ferry_error *error)
+int fy_gpu_find(struct fy_gpu *gpu, struct ferry_error *error)
 {
     const char *name = gpu->config.library ? gpu->config.library : LIBRARY;
-    void *found;
 
-    if (gpu->library)
-        return FERRY_OK;
     gpu->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!gpu->library) {
         fy_error_set(error, FERRY_ERR_UNSUPPORTED, "install the GPU's driver; " HOST_WORKS, LIBRARY " not found: %s",
                      dlerror());
         return FERRY_ERR_UNSUPPORTED;
     }
+    return FERRY_OK;
+}
+
+int fy_gpu_bind(struct fy_gpu *gpu, struct ferry_error *error)
+{
+    void *found;
+
     for (size_t i = 0; i < N_SYMBOLS; i++) {
         found = dlsym(gpu->library, symbols[i]);
         if (found) {
@@ -101,7 +105,15 @@ static int load(struct fy_gpu *gpu, struct ferry_error *error)
         gpu->library = NULL;
         return FERRY_ERR_UNSUPPORTED;
     }
+    gpu->bound = true;
     return FERRY_OK;
+}
+
+static int load(struct fy_gpu *gpu, struct ferry_error *error)
+{
+    int rc = gpu->library ? FERRY_OK : fy_gpu_find(gpu, error);
+
+    return rc || gpu->bound ? rc : fy_gpu_bind(gpu, error);
 }
 
 /* ------------------------------------------------------------------ the device */
@@ -113,14 +125,32 @@ static int no_device(struct ferry_error *error)
     return FERRY_ERR_DEVICE;
 }
 
+int fy_gpu_start(struct fy_gpu *gpu, struct ferry_error *error)
+{
+    int code = gpu->driver.init(0);
+
+    if (code)
+        return code == FY_CU_NO_DEVICE ? no_device(error) : fy_gpu_failed(gpu, code, "start", error);
+    return FERRY_OK;
+}
+
+int fy_gpu_count(struct fy_gpu *gpu, int *n, struct ferry_error *error)
+{
+    int code = gpu->driver.count(n);
+
+    if (code || *n < 1)
+        return code && code != FY_CU_NO_DEVICE ? fy_gpu_failed(gpu, code, "count GPUs", error) : no_device(error);
+    return FERRY_OK;
+}
+
 /* Without a context of the caller's: the device that the options name, or one for each PE of the host in turn. */
 static int choose(struct fy_gpu *gpu, struct ferry_error *error)
 {
     const struct fy_driver *driver = &gpu->driver;
-    int n = 0, code = driver->count(&n);
+    int n = 0, code, rc = fy_gpu_count(gpu, &n, error);
 
-    if (code || n < 1)
-        return code && code != FY_CU_NO_DEVICE ? fy_gpu_failed(gpu, code, "count GPUs", error) : no_device(error);
+    if (rc)
+        return rc;
     if (gpu->config.device >= n) {
         fy_error_set(error, FERRY_ERR_CONFIG, "count from 0, among those in CUDA_VISIBLE_DEVICES",
                      "FERRY_GPU_DEVICE is %lld, but the driver finds %d GPUs", (long long)gpu->config.device, n);
@@ -164,10 +194,10 @@ static int examine(struct fy_gpu *gpu, struct ferry_error *error)
 
 static int take(struct fy_gpu *gpu, struct ferry_error *error)
 {
-    int code = gpu->driver.init(0), rc;
+    int code, rc = fy_gpu_start(gpu, error);
 
-    if (code)
-        return code == FY_CU_NO_DEVICE ? no_device(error) : fy_gpu_failed(gpu, code, "start", error);
+    if (rc)
+        return rc;
     if (!gpu->driver.current(&gpu->context) && gpu->context)
         rc = (code = gpu->driver.current_device(&gpu->device))
                  ? fy_gpu_failed(gpu, code, "name the device in use", error)

@@ -63,8 +63,10 @@ FAKE_API int cuDriverGetVersion(int *version)
 
 FAKE_API int cuDeviceGetCount(int *count)
 {
-    int rc = usable(0);
+    int rc = fake_fails("cuDeviceGetCount");
 
+    if (!rc)
+        rc = usable(0);
     *count = rc ? 0 : fake_devices();
     return rc;
 }
@@ -109,9 +111,11 @@ FAKE_API int cuDeviceGetAttribute(int *value, int attribute, int device)
     case 41:   /* unified addresses */
     case 91:   /* registered host memory under its own address */
     case 102:  /* virtual memory management */
-    case 103:
         *value = (int)fake_number("FAKECUDA_VMM", 1);
-        break; /* … by descriptors */
+        break;
+    case 103: /* … by descriptors */
+        *value = (int)fake_number("FAKECUDA_DESCRIPTORS", 1);
+        break;
     case 75:
         *value = 9;
         break; /* compute capability */
@@ -119,8 +123,10 @@ FAKE_API int cuDeviceGetAttribute(int *value, int attribute, int device)
         *value = 0;
         break;
     case 110: /* GPUDirect RDMA with that */
+        *value = (int)fake_number("FAKECUDA_RDMA_VMM", 1);
+        break;
     case 116:
-        *value = 1;
+        *value = (int)fake_number("FAKECUDA_RDMA", 1);
         break;
     case 118:
         *value = (int)fake_number("FAKECUDA_WRITES_ORDERING", 200);
@@ -138,7 +144,7 @@ FAKE_API int cuDeviceCanAccessPeer(int *can, int device, int peer)
 {
     int rc = usable(device);
 
-    *can = device != peer && fake_number("FAKECUDA_PEERS", 1);
+    *can = device != peer && (fake_number("FAKECUDA_PEERS", 255) >> peer & 1);
     return rc ? rc : usable(peer);
 }
 
