@@ -184,26 +184,37 @@ static long slept(void)
     return usage.ru_nvcsw;
 }
 
-/* The core's locks are waited for now and then; what waits in the data path does so each time. */
+/* 400 puts; how often that slept. */
+static long sleeps_of_posting(struct pe *pe, uint64_t *words, const uint64_t *value)
+{
+    long waits = 0, before;
+
+    for (unsigned i = 0; i < POSTS; i += 8) {
+        before = slept();
+        for (unsigned k = 0; k < 8; k++)
+            EXPECT_OK(pe, ferry_put_nbi(pe->ctx, &words[k], value, 8, 1));
+        waits += slept() - before;
+        EXPECT_OK(pe, ferry_quiet(pe->ctx));
+    }
+    return waits;
+}
+
+/* The core's locks are waited for now and then, more often where a thread that holds one is not given a core; what
+ * waits in the data path does so each time, however often it is tried. */
 static void posting_waits_for_nobody(struct pe *pe)
 {
     uint64_t *words = rule_calloc(pe, 64), value = 1;
-    long waits = 0, before;
+    long waits = POSTS;
 
     if (!words)
         return;
     EXPECT_OK(pe, ferry_put_nbi(pe->ctx, &words[0], &value, 8, right(pe)));
     EXPECT_OK(pe, ferry_quiet(pe->ctx));
     EXPECT_OK(pe, ferry_barrier(pe->job));
-    for (unsigned i = 0; pe->rank == 0 && i < POSTS; i += 8) {
-        before = slept();
-        for (unsigned k = 0; k < 8; k++)
-            EXPECT_OK(pe, ferry_put_nbi(pe->ctx, &words[k], &value, 8, 1));
-        waits += slept() - before;
-        EXPECT_OK(pe, ferry_quiet(pe->ctx));
-    }
+    for (int tries = 0; pe->rank == 0 && tries < 5 && waits >= (long)POSTS / 2; tries++)
+        waits = sleeps_of_posting(pe, words, &value);
     EXPECT_OK(pe, ferry_barrier(pe->job));
-    if (!EXPECT(pe, waits < (long)POSTS / 2))
+    if (pe->rank == 0 && !EXPECT(pe, waits < (long)POSTS / 2))
         printf("    %ld sleeps in %u puts\n", waits, POSTS);
 }
 
