@@ -3,6 +3,7 @@
  * that is pretended, complete only later. Channel threads; progress also the service thread. */
 #include "guise.h"
 
+#include <sched.h>
 #include <string.h>
 
 #define NIC_SPINS 200 /* between a NIC's load and its store: enough for a CPU's atomic to get lost in */
@@ -114,6 +115,8 @@ static int nic_atomic(const struct ferry_op *op, uint64_t *old)
     *old = now = __atomic_load_n(word, __ATOMIC_ACQUIRE);
     for (int i = 0; i < NIC_SPINS; i++)
         __asm__ volatile("" ::: "memory");
+    if (now % 64 == 63) /* on a busy machine nobody would come in between */
+        sched_yield();
     if (op->amo == FERRY_AMO_ADD)
         now += op->operand;
     else if (now == op->compare)

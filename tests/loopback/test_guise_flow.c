@@ -352,6 +352,7 @@ struct adder {
     struct duo *d;
     uint32_t channel;
     int by_cpu, failed;
+    pthread_barrier_t *start; /* all begin together, or they do not meet */
 };
 
 static void *add(void *arg)
@@ -361,10 +362,13 @@ static void *add(void *arg)
     struct ferry_op op = add_op(a->d, 64, 1, NULL);
     int status = FERRY_DONE;
 
+    pthread_barrier_wait(a->start);
     for (int i = 0; i < ADDS && !a->failed; i++) {
-        if (a->by_cpu)
+        if (a->by_cpu) {
             __atomic_fetch_add(word, 1, __ATOMIC_RELAXED);
-        else
+            if (i % 8 == 0) /* as slow as the others */
+                sched_yield();
+        } else
             while ((status = post(a->d, a->channel, &op)) == FERRY_AGAIN)
                 sched_yield();
         a->failed = status != FERRY_DONE;
@@ -376,16 +380,19 @@ static uint64_t sum_of(struct duo *d, int with_cpu)
 {
     uint64_t *word = (uint64_t *)(void *)(d->b.memory + 64);
     struct adder adders[ADDERS];
+    pthread_barrier_t start;
 
     *word = 0;
+    assert_int_equal(pthread_barrier_init(&start, NULL, ADDERS), 0);
     for (uint32_t i = 0; i < ADDERS; i++) {
-        adders[i] = (struct adder){.d = d, .channel = i, .by_cpu = with_cpu && i % 2};
+        adders[i] = (struct adder){.d = d, .channel = i, .by_cpu = with_cpu && i % 2, .start = &start};
         assert_int_equal(pthread_create(&adders[i].thread, NULL, add, &adders[i]), 0);
     }
     for (uint32_t i = 0; i < ADDERS; i++) {
         pthread_join(adders[i].thread, NULL);
         assert_false(adders[i].failed);
     }
+    pthread_barrier_destroy(&start);
     return *word;
 }
 
