@@ -173,20 +173,27 @@ int ferry_free(ferry_job_t *job, void *address)
 
 /* ------------------------------------------------------------------ reach */
 
+/* The segment of an address, whose counterpart on `pe` is asked for; NULL after a complaint in the name of the call. */
+static struct fy_segment *segment_on(ferry_job_t *job, const void *address, int pe, const char *call)
+{
+    if ((uint32_t)pe >= job->world.n_pes) {
+        fy_usage(job, "%s: pe %d is out of range, the job has 0 to %u", call, pe, job->world.n_pes - 1);
+        return NULL;
+    }
+    struct fy_segment *segment = fy_heap_find(job->heap, address);
+    if (!segment)
+        fy_usage(job, "%s: %p is not in the symmetric heap", call, address);
+    return segment;
+}
+
 void *ferry_ptr(ferry_job_t *job, const void *address, int pe)
 {
     job = fy_api_job(job);
     if (!job)
         return NULL;
-    if ((uint32_t)pe >= job->world.n_pes) {
-        fy_usage(job, "ferry_ptr: pe %d is out of range, the job has 0 to %u", pe, job->world.n_pes - 1);
+    struct fy_segment *segment = segment_on(job, address, pe, "ferry_ptr");
+    if (!segment)
         return NULL;
-    }
-    struct fy_segment *segment = fy_heap_find(job->heap, address);
-    if (!segment) {
-        fy_usage(job, "ferry_ptr: %p is not in the symmetric heap", address);
-        return NULL;
-    }
     if (segment->kind != FERRY_MEMORY_HOST)
         return NULL;
     if ((uint32_t)pe == job->world.my_pe)
@@ -209,15 +216,9 @@ void *ferry_device_ptr(ferry_job_t *job, const void *address, int pe)
     job = fy_api_job(job);
     if (!job)
         return NULL;
-    if ((uint32_t)pe >= job->world.n_pes) {
-        fy_usage(job, "ferry_device_ptr: pe %d is out of range, the job has 0 to %u", pe, job->world.n_pes - 1);
+    struct fy_segment *segment = segment_on(job, address, pe, "ferry_device_ptr");
+    if (!segment)
         return NULL;
-    }
-    struct fy_segment *segment = fy_heap_find(job->heap, address);
-    if (!segment) {
-        fy_usage(job, "ferry_device_ptr: %p is not in the symmetric heap", address);
-        return NULL;
-    }
     struct ferry_error error;
     void *device;
     int rc = fy_heap_device(job->heap, segment, (uint32_t)pe, address, &device, &error);
